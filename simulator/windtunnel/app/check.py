@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,8 @@ class Predicted:
 class Checked:
     """What the check has found, notes on what was not checked, and the time of the launches on the device.
 
-    A launch that has a finding counts with the time of the kernel as it is, unless it never ends.
+    ``elements``: the number of elements of a further launch, which has fewer of them than threads. A launch that has a
+    finding counts with the time of the kernel as it is, unless it never ends.
     """
 
     findings: Sequence[Found]
@@ -119,6 +120,7 @@ class Checked:
     launches: int
     schedules: int
     predicted: Sequence[Predicted] = ()
+    elements: int | None = None
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,7 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     notes: list[str] = []
     predicted: list[Predicted] = []
+    elements: int | None = None
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
@@ -237,11 +240,11 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
             kernels = kernels if schedule is None else kernels_of(requests)
             finding, times = _run(kernels, requests, chosen, schedule, strict=strict)
             predicted = predicted or times
-            fewer = _fewer(kernels, requests) if finding is None and schedule is None else None
-            if fewer is not None:
-                finding = _of_fewer(
-                    *_run(kernels_of(requests), requests, chosen, None, strict=strict, elements=fewer), fewer
-                )
+            if finding is None and schedule is None:
+                elements = _fewer(kernels, requests)
+            if elements is not None and schedule is None:
+                again = kernels_of(requests)
+                finding, _ = _run(again, requests, chosen, None, strict=strict, elements=elements)
             if finding is not None:
                 found.setdefault((finding.finding, finding.file, finding.lines), finding)
     for kernel in kernels:
@@ -250,7 +253,7 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))
-    return Checked(list(found.values()), notes, len(requests), schedules, predicted)
+    return Checked(list(found.values()), notes, len(requests), schedules, predicted, elements)
 
 
 def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
@@ -372,13 +375,6 @@ def _fewer(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) 
     return smaller(threads, request.block[0]) if takes_counts(program, counts) else None
 
 
-def _of_fewer(found: Found | None, _: Sequence[Predicted], elements: int) -> Found | None:
-    """Return the finding of the launch with fewer elements, whose message says so."""
-    if found is None:
-        return None
-    return replace(found, message=f"{found.message}; in a launch with {elements:,} elements, fewer than the threads")
-
-
 def _run(
     kernels: Sequence[CheckedKernel],
     requests: Sequence[LaunchRequest],
@@ -403,7 +399,9 @@ def _run(
                 )
             accelerator.synchronize()
     except Finding as finding:
-        found = Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, str(finding))
+        size = f"; in a launch with {elements:,} elements, fewer than the threads" if elements is not None else ""
+        place = finding.file or "", tuple(finding.lines), finding.columns
+        found = Found(type(finding).__name__, *place, f"{finding}{size}")
         if isinstance(finding, (Deadlock, BarrierDivergence)):
             del profile.launches[-1:]  # it never ends
     except DeviceError as error:
