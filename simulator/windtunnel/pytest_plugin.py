@@ -45,18 +45,7 @@ _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 
 @dataclass
 class _UnderTest:
-    """The device of a test, and what was there before the test.
-
-    Attributes:
-        accelerator: The device.
-        seed: The seed of faults.
-        interval: The values of the model that the clock uses.
-        schedule: The seed of the order of threads; None for the fastest order.
-        trace: What was executed.
-        before: Clock (s), energy (J), launches and copied bytes before the test.
-        injected: The number of faults that were injected before the test.
-        judged: The number of findings that are of earlier tests, or were judged.
-    """
+    """The device of a test, its settings, and what there was before: usage, injected faults, and judged findings."""
 
     accelerator: Accelerator
     seed: int
@@ -336,7 +325,7 @@ def _under_test(
             yield
             leak = opened.leak()
     finally:
-        opened.stop_trace(tested.trace)
+        opened.context.stop_trace(tested.trace)
         opened.seed = before
     hidden = _hidden(tested, options)
     if options.get("leaks") == "error" and leak is not None:

@@ -13,15 +13,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.errors import (
-    Finding,
-    InputError,
-    InvalidArgument,
-    Leak,
-    UnsupportedOperationError,
-    list_choices,
-    nearest,
-)
+from windtunnel.core.errors import InputError, InvalidArgument, Leak, UnsupportedOperationError, list_choices, nearest
 from windtunnel.runtime.budget import Budget, checked_limits
 from windtunnel.runtime.buffers import Buffer, begin_of, leak_of
 from windtunnel.runtime.codes import Reason, code_of
@@ -63,6 +55,7 @@ class Accelerator:
         context.before_wait, context.after_wait = self._before_wait, self.injector.finish_wait
         context.before_mark = self._before_mark
         self.counters = Counters()
+        self.findings = context.findings  # all that were raised, in order, also those that the program caught
         self.seed = 0
         """The seed of faults that are armed without a seed of their own."""
         self.closed = False
@@ -92,11 +85,6 @@ class Accelerator:
     def injected_faults(self) -> list[str]:
         """A log line for each fault that was injected so far, over all plans."""
         return self.injector.log
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings that were raised so far, in order, also those that the program caught."""
-        return self.context.findings
 
     def leak(self) -> Leak | None:
         """Return a finding for what is allocated or running now, or was when the device was closed; None if nothing."""
@@ -560,9 +548,8 @@ class Accelerator:
 
     def usage(self) -> dict[str, float]:
         """Return the usage so far, including work that is under way: time (s), energy (J), launches, copied bytes."""
-        clock_s, energy_j = self.context.totals_when_idle()
-        calls = {"launches": self.counters.launches, "copied_bytes": self.counters.copied_bytes}
-        return {"time_s": clock_s, "energy_j": energy_j, **calls}
+        (clock_s, energy_j), calls = self.context.totals_when_idle(), vars(self.counters)
+        return {"time_s": clock_s, "energy_j": energy_j, **{n: calls[n] for n in ("launches", "copied_bytes")}}
 
     @contextmanager
     def profile(self) -> Iterator[Profile]:
@@ -579,10 +566,6 @@ class Accelerator:
     def start_trace(self) -> list[Any]:
         """Return a list that grows with all later work: name, engine, stream, start and end in ticks."""
         return self.context.start_trace()
-
-    def stop_trace(self, trace: list[Any]) -> None:
-        """Add nothing more to a list of `start_trace`."""
-        self.context.stop_trace(trace)
 
     def close(self) -> None:
         """Close the device and free everything left on it. Later calls raise InvalidArgument.
