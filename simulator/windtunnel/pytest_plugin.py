@@ -12,7 +12,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,21 +28,36 @@ if TYPE_CHECKING:
 _DEFAULT_DEVICE = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
 _MARKER = (
-    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, strict=False, "
-    "counted=True, emulated=False): run the test on each of these devices (SKU or SKU@API; default "
-    f"{_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers allocated; faults are armed for the whole "
-    "test and must occur; schedules=64 runs it 64 times, each with the threads of its kernels in a different order; "
-    "strict=True reports unordered writes of equal values too; counted=False prices kernels as if they moved their "
-    "arrays once, and not by their counted work; "
-    "emulated=True runs it on emulated devices only. time_s=2e-3, energy_j, launches and copied_bytes are budgets of "
-    "the test."
+    "accelerator(*devices, leaks='ignore', findings='error', faults=(), seed=None, interval=None, schedules=None, "
+    "strict=False, counted=True, emulated=False): run the test on each of these devices (SKU or SKU@API; default "
+    f"{_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers allocated; findings='ignore' lets a test "
+    "catch findings itself; faults are armed for the whole test and must occur; schedules=64 runs it 64 times, each "
+    "with the threads of its kernels in a different order; strict=True reports unordered writes of equal values too; "
+    "counted=False prices kernels as if they moved their arrays once, and not by their counted work; emulated=True "
+    "runs it on emulated devices only. time_s=2e-3, energy_j, launches and copied_bytes are budgets of the test."
 )
-_OPTIONS = ("leaks", "faults", "seed", "interval", "schedules", "strict", "counted", "emulated")
+_OPTIONS = ("leaks", "findings", "faults", "seed", "interval", "schedules", "strict", "counted", "emulated")
 _LIMITS = ("time_s", "energy_j", "launches", "copied_bytes")
 """The budgets that a marker may state; of a test with the fixture, and of a test under ``--emulate``."""
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the call phase of the test failed."""
-_OPENED: pytest.StashKey[list[Any]] = pytest.StashKey()
+
+
+@dataclass
+class _UnderTest:
+    """The device of a test, its settings, and what there was before: usage, injected faults, and judged findings."""
+
+    accelerator: Accelerator
+    seed: int
+    interval: str
+    schedule: int | None
+    trace: list[Any]
+    before: tuple[float, float, int, int]
+    injected: int
+    judged: int
+
+
+_DEVICE: pytest.StashKey[_UnderTest] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -94,8 +111,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if given:
         from windtunnel.emulate import pytest_hooks
 
-        pytest_hooks.begin(given, early_config.getini("accelerator_device") or _DEFAULT_DEVICE)
-        early_config.pluginmanager.register(pytest_hooks, "windtunnel-emulate")
+        options = early_config.known_args_namespace
+        if options.accelerator != _EMULATED:
+            raise pytest.UsageError(
+                f"--accelerator {options.accelerator} beside --emulate {given}, which runs programs on emulated devices"
+            )
+        device = early_config.getini("accelerator_device") or _DEFAULT_DEVICE
+        pytest_hooks.begin(given, device, options.accelerator_interval)
+        early_config.pluginmanager.register(_EmulatedPrograms(), "windtunnel-emulate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -113,10 +136,10 @@ def pytest_report_header() -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that uses ``accelerator`` once for each device, and on emulated or real devices as selected."""
     item = metafunc.definition
+    if metafunc.config.getoption("--emulate"):
+        return  # see _EmulatedPrograms
     if "accelerator" not in metafunc.fixturenames:
-        if not metafunc.config.getoption("--emulate") and any(
-            marker.name == "accelerator" for marker in item.own_markers
-        ):
+        if any(marker.name == "accelerator" for marker in item.own_markers):
             warnings.warn(
                 pytest.PytestWarning(
                     f"{item.nodeid} has the marker accelerator, but does not use the fixture accelerator"
@@ -202,34 +225,170 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     ``accelerator.expect(time_s=..., energy_j=..., launches=..., copied_bytes=...)`` asserts a budget,
     ``accelerator.faults({"kind": "out_of_memory", "call": 3})`` arms a fault.
     """
-    if hasattr(request, "param"):
-        case = request.param
-    else:  # requested while the test runs
+    if request.config.getoption("--emulate"):
+        yield request.getfixturevalue("emulated_program")
+        return
+    case = getattr(request, "param", None)
+    if case is None:  # requested while the test runs
         cases = _cases(request.node, request.config)
         if len(cases) > 1:
             pytest.fail("a test that requests the fixture while it runs cannot have several devices", pytrace=False)
         case = cases[0]
-    options: dict[str, Any] = {}
-    for marker in reversed(list(request.node.iter_markers("accelerator"))):
-        options.update(marker.kwargs)  # the closest marker overrides the others
-    _check_marker(options)
-    seed = options.get("seed")
-    if seed is None:
-        seed = request.config.getoption("--accelerator-seed")
-    interval = options.get("interval") or request.config.getoption("--accelerator-interval")
-    faults = options.get("faults", ())
-    opened = _open(case, interval, strict=options.get("strict", False), counted=options.get("counted", True))
-    opened.seed = seed
-    log = opened.start_trace()
-    request.node.stash[_OPENED] = [opened, seed, interval, log, case.schedule]
+    options = _options_of(request.node)
+    opened = _open(
+        case, _interval(request, options), strict=options.get("strict", False), counted=options.get("counted", True)
+    )
     try:
-        with _armed(request, opened, (faults,) if isinstance(faults, (dict, str)) else faults):
+        with _under_test(request, opened, options, case.schedule):
             yield opened
-            leak = opened.leak()
     finally:
         opened.close()
+
+
+class _EmulatedPrograms:
+    """Under ``--emulate``, every test is on the device of the emulated program, which is the fixture too."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run a test once for each device that its marker names, and for each schedule."""
+        marker = metafunc.definition.get_closest_marker("accelerator")
+        cases = _cases(metafunc.definition, metafunc.config)
+        has_devices = marker is not None and bool(marker.args)
+        if has_devices or cases[0].schedule is not None or "accelerator" in metafunc.fixturenames:
+            names = [case.name for case in cases]
+            metafunc.parametrize("emulated_program", cases, ids=names, indirect=True)
+
+    @pytest.fixture(autouse=True)
+    def emulated_program(self, request: pytest.FixtureRequest) -> Iterator[Accelerator]:
+        """The device of the emulated program: that of all tests, or one of this test."""
+        from windtunnel.core.errors import WindtunnelError
+        from windtunnel.emulate import pytest_hooks
+
+        options = _options_of(request.node)
+        case = getattr(request, "param", None)
+        if case is None:
+            case, *others = _cases(request.node, request.config)
+            if others:
+                warnings.warn(
+                    pytest.PytestWarning(
+                        f"{request.node.nodeid} cannot have parameters, such as a method of unittest.TestCase, so it "
+                        f"runs once, as {case.name}, and not as {', '.join(other.name for other in others)}"
+                    ),
+                    stacklevel=1,
+                )
+        marker = request.node.get_closest_marker("accelerator")
+        is_own = (marker is not None and bool(marker.args)) or "interval" in options or options.get("leaks") == "error"
+        try:
+            with (
+                pytest_hooks.device_of_test(
+                    case.device if is_own else None,
+                    {"interval": _interval(request, options)},
+                    strict=options.get("strict", False),
+                    counted=options.get("counted", True),
+                    schedule=case.schedule,
+                ) as device,
+                _under_test(request, device, options, case.schedule),
+            ):
+                yield device
+        except WindtunnelError as error:
+            pytest.fail(str(error), pytrace=False)
+
+
+def _options_of(item: Any) -> dict[str, Any]:
+    """Return the options of a test's markers; the closest one overrides the others. Fails the test for a wrong one."""
+    options: dict[str, Any] = {}
+    for marker in reversed(list(item.iter_markers("accelerator"))):
+        options.update(marker.kwargs)
+    _check_marker(options)
+    return options
+
+
+def _interval(request: pytest.FixtureRequest, options: Mapping[str, Any]) -> Any:
+    return options.get("interval") or request.config.getoption("--accelerator-interval")
+
+
+@contextmanager
+def _under_test(
+    request: pytest.FixtureRequest, opened: Accelerator, options: Mapping[str, Any], schedule: int | None
+) -> Iterator[None]:
+    """Arm the faults of a test's marker; fail the test for what it leaves, and for findings that it hides."""
+    _note_expected_findings()
+    seed, faults = options.get("seed"), options.get("faults", ())
+    before = opened.seed
+    opened.seed = request.config.getoption("--accelerator-seed") if seed is None else seed
+    tested = _UnderTest(
+        opened, opened.seed, _interval(request, options), schedule, opened.start_trace(), _usage(opened),
+        len(opened.injected_faults), len(opened.findings),
+    )  # fmt: skip
+    request.node.stash[_DEVICE] = tested
+    try:
+        with _armed(request, opened, (faults,) if isinstance(faults, (dict, str)) else faults):
+            yield
+            leak = opened.leak()
+    finally:
+        opened.context.stop_trace(tested.trace)
+        opened.seed = before
+    hidden = _hidden(tested, options)
     if options.get("leaks") == "error" and leak is not None:
         pytest.fail(str(leak), pytrace=False)
+    if hidden and not request.node.stash.get(_FAILED, False):
+        pytest.fail(hidden, pytrace=False)
+
+
+def _usage(opened: Accelerator) -> tuple[float, float, int, int]:
+    """Return the clock (s), the energy (J), the launches and the copied bytes so far."""
+    return opened.clock_s, opened.energy_j, opened.counters.launches, opened.counters.copied_bytes
+
+
+def _hidden(tested: _UnderTest, options: Mapping[str, Any]) -> str:
+    """Return what is wrong with a test that catches findings; empty if nothing is. Each finding counts once."""
+    found = tested.accelerator.findings[tested.judged :]
+    tested.judged += len(found)
+    hidden = [f"{type(one).__name__}: {one}" for one in found if not one.expected]
+    if not hidden or options.get("findings") == "ignore":
+        return ""
+    return "\n".join([
+        "the test catches a finding; one that it expects belongs into pytest.raises(...), and "
+        "@pytest.mark.accelerator(findings='ignore') accepts all:",
+        *hidden,
+    ])  # fmt: skip
+
+
+def _note_expected_findings() -> None:
+    """Let ``pytest.raises`` and ``TestCase.assertRaises`` mark the findings that end in them as expected.
+
+    pytest has no hook for it, so their method ``__exit__`` is wrapped, once in a process.
+    """
+    from unittest import TestCase
+
+    groups = [pytest.RaisesGroup(Exception)] if hasattr(pytest, "RaisesGroup") else []  # pytest 8.4
+    for context in (pytest.raises(Exception), TestCase().assertRaises(Exception), *groups):
+        kind: Any = type(context)
+        if not hasattr(kind.__exit__, "notes_findings"):
+            kind.__exit__ = _noting(kind.__exit__)
+
+
+def _noting(leave: Any) -> Any:
+    @wraps(leave)
+    def leave_and_note(context: Any, kind: Any, value: Any, traceback: Any) -> Any:
+        is_expected = leave(context, kind, value, traceback)
+        if is_expected:
+            _mark_expected(value)
+        return is_expected
+
+    leave_and_note.notes_findings = True  # type: ignore[attr-defined]
+    return leave_and_note
+
+
+def _mark_expected(error: BaseException | None) -> None:
+    """Mark a finding, also in a group, or as the cause of another exception."""
+    from windtunnel.core.errors import Finding
+
+    while error is not None:
+        if isinstance(error, Finding):
+            error.expected = True
+        for one in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+            _mark_expected(one)
+        error = error.__cause__
 
 
 @pytest.fixture
@@ -304,9 +463,10 @@ def _check_marker(options: Mapping[str, object]) -> None:
     interval = options.get("interval")
     if interval not in (None, "low", "best", "high"):
         wrong(f"interval={interval!r}", ("low", "best", "high"), interval)
-    leaks = options.get("leaks", "ignore")
-    if leaks not in ("ignore", "error"):
-        wrong(f"leaks={leaks!r}", ("ignore", "error"), leaks)
+    for name, usual in (("leaks", "ignore"), ("findings", "error")):
+        given = options.get(name, usual)
+        if given not in ("ignore", "error"):
+            wrong(f"{name}={given!r}", ("ignore", "error"), given)
 
 
 def _open(case: _Case, interval: Any, *, strict: bool, counted: bool) -> Accelerator:
@@ -325,24 +485,29 @@ def _open(case: _Case, interval: Any, *, strict: bool, counted: bool) -> Acceler
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Check the budgets that a test's marker states."""
-    opened = item.stash.get(_OPENED, [None])[0]
-    options: dict[str, Any] = {}
-    for marker in reversed(list(item.iter_markers("accelerator"))):
-        options.update(marker.kwargs)
-    limits = {name: options[name] for name in _LIMITS if name in options}
-    if opened is None or not limits:
+    """Check the budgets that a test's marker states, and fail a test that hides findings."""
+    tested = item.stash.get(_DEVICE, None)
+    if tested is None:
         yield
-        return
-    with opened.expect(**limits):
-        yield
+        tested = item.stash.get(_DEVICE, None)  # opened while the test ran
+        if tested is None:
+            return
+        options = _options_of(item)
+    else:
+        options = _options_of(item)
+        limits = {name: options[name] for name in _LIMITS if name in options}
+        with tested.accelerator.expect(**limits) if limits else nullcontext():
+            yield
+    hidden = _hidden(tested, options)
+    if hidden:
+        pytest.fail(hidden, pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add the state of the device, the seed and a timeline to the report of a failing test."""
     hidden: list[dict[str, object]] = []
-    if call.excinfo is not None and (_OPENED in item.stash or item.config.getoption("--emulate")):
+    if call.excinfo is not None and _DEVICE in item.stash:
         hidden = _internal_modules(call.excinfo)
     for module in hidden:
         module["__tracebackhide__"] = True
@@ -352,23 +517,26 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = outcome.get_result()
     if call.when == "call":
         item.stash[_FAILED] = report.failed
-    if not report.failed or _OPENED not in item.stash:
+    if not report.failed or _DEVICE not in item.stash or "accelerator" not in getattr(item, "fixturenames", ()):
         return
-    opened, seed, interval, log, schedule = item.stash[_OPENED]
+    tested = item.stash[_DEVICE]
+    opened, seed, schedule, interval = tested.accelerator, tested.seed, tested.schedule, tested.interval
     lines = [f"{opened!r}, seed {seed} (--accelerator-seed {seed})"]
     if schedule is not None:
         lines.append(f"thread order: schedule {schedule} (--accelerator-schedule {schedule})")
+    clock_s, energy_j, launches, copied = (a - b for a, b in zip(_usage(opened), tested.before, strict=True))
     lines.append(
-        f"clock {opened.clock_s:.9g} s, energy {opened.energy_j:.6g} J, {opened.counters.launches:,} launches, "
-        f"{opened.counters.copied_bytes:,} bytes copied, {opened.allocated_bytes:,} allocated"
+        f"clock {clock_s:.9g} s, energy {energy_j:.6g} J, {launches:,} launches, {copied:,} bytes copied, "
+        f"{opened.allocated_bytes:,} allocated"
     )
     end = "" if interval == "best" else f", at the {interval} end of their 90% intervals"
     lines.append(f"least certain input of clock and energy: {opened.provenance}{end}")
-    if opened.injected_faults:
-        lines += ["injected faults:", *(f"  {line}" for line in opened.injected_faults)]
-    if log:
+    injected = opened.injected_faults[tested.injected :]
+    if injected:
+        lines += ["injected faults:", *(f"  {line}" for line in injected)]
+    if tested.trace:
         try:
-            lines.append(f"trace: {_write_trace(item, opened.name, log)}")
+            lines.append(f"trace: {_write_trace(item, opened.name, tested.trace)}")
         except OSError as error:
             lines.append(f"trace: not written: {error}")
     report.sections.append((f"accelerator ({call.when})", "\n".join(lines)))
@@ -380,9 +548,8 @@ def _internal_modules(info: pytest.ExceptionInfo[BaseException]) -> list[dict[st
     They explain nothing about the test, so the report hides them and the code that the emulator generates;
     ``--full-trace`` shows them.
     """
-    from windtunnel.core.errors import WindtunnelError
-
-    if not isinstance(info.value, (WindtunnelError, AssertionError)):
+    is_ours = type(info.value).__module__.startswith("windtunnel.")  # also an error of an emulated interface
+    if not is_ours and not isinstance(info.value, AssertionError):
         return []
     package = str(Path(__file__).parent)
     return [entry.frame.f_globals for entry in info.traceback if str(entry.path).startswith((package, "<"))]

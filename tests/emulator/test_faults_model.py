@@ -109,7 +109,9 @@ class World:
         self.last.record(chosen)
 
     def _empty(self, size: int, kind: str) -> None:
-        self.buffers.append(self.device.empty(size, ELEMENTS, kind=kind))
+        made = self.device.empty(size, ELEMENTS, kind=kind)
+        made.memory.mark_written(made.memory.size)  # the model reads memory back whatever was written to it
+        self.buffers.append(made)
 
     def _to_device(self, values: bytes) -> None:
         self.buffers.append(self.device.to_device(np.frombuffer(values, ELEMENTS)))

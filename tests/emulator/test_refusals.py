@@ -74,7 +74,7 @@ ARRAY = np.zeros(8, np.int32)
         (array_wanted, [ARRAY, 1.0], 0, "'x' is annotated f32[:], but the argument is f32"),
         (unknown_size, [ARRAY, 4], 1, "'n', a parameter, which is known only while the kernel runs"),
         (rounds, [ARRAY, 1.0], 1, "round, which is not in the language; expected math.floor(x + 0.5)"),
-        (two_indices, [ARRAY], 1, "2 indices for 'a', which has 1 side;"),
+        (two_indices, [ARRAY], 1, "2 indices for 'a', which has 1 dimension;"),
         (no_values, [ARRAY], 1, "math.sqrt of 0 values; expected 1"),
         (rounds, [ARRAY], 0, "1 argument for kernel 'rounds'; expected 2: a, x"),
     ],

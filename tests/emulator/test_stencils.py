@@ -288,7 +288,7 @@ def test_what_only_its_own_thread_touches_is_not_watched() -> None:
         (laplacian, (3, 3), (8, 8), ((40, 40), (40, 40)), r"a block of 8 x 8 x 1 threads.*tile of 16 x 16 cells.*takes 16 x 16 x 1"),
         (windtunnel.stencil(tile=(4, 8))(plain), (3, 3), (4, 8), ((9, 9), (9, 9)), r"tile of 4 x 8 cells, rows first, takes 8 x 4 x 1"),
         (untiled, (3, 3), (8, 8), ((40, 40), (40, 41)), r"'out' has 40 x 41 elements and 'a' 40 x 40; arrays of a stencil"),
-        (untiled, (3, 3, 2), (8, 8), ((40, 40), (40, 40)), r"2 threads along z, where 'a' has 2 sides"),
+        (untiled, (3, 3, 2), (8, 8), ((40, 40), (40, 40)), r"2 threads along z, where 'a' has 2 dimensions"),
     ],
 )  # fmt: skip
 def test_a_launch_that_does_not_fit_is_refused_before_anything_runs(
@@ -389,10 +389,10 @@ def refusals() -> Mapping[str, tuple[Callable[..., None], int, str]]:
 
     return {
         "direction": (direction, 1, r"no 'nort'; expected one of west, .*; did you mean 'north'\?"),
-        "dimension": (dimension, 2, r"no such direction in 'pos.up\(a\)': 'a' has 2 sides; expected one of west, east, n"),
+        "dimension": (dimension, 2, r"no such direction in 'pos.up\(a\)': 'a' has 2 dimensions; expected one of west, east, n"),
         "far": (far, 1, r"'pos.north\(a, 2\)' looks 2 cells away, beyond the halo of 1; expected at most 1, or @wind"),
         "far_at": (far_at, 1, r"3 cells away, beyond the halo of 1"),
-        "few": (few, 1, r"'pos.at\(a, 1\)' has one offset, and 'a' 2 sides; expected one for each: at\(a, dy, dx\)"),
+        "few": (few, 1, r"'pos.at\(a, 1\)' has one offset, and 'a' 2 dimensions; expected one for each: at\(a, dy, dx\)"),
         "backwards": (backwards, 1, r"a distance of -1.*the other way is south"),
         "many": (many, 1, r"of 3 values; expected an array and a distance: north\(a, 2\)"),
         "fraction": (fraction, 1, r"1.5 cells away; expected a whole number"),
@@ -400,7 +400,7 @@ def refusals() -> Mapping[str, tuple[Callable[..., None], int, str]]:
         "kept": (kept, 1, r"'pos.idx\(\)' is not a number; expected it alone as an index, a\[pos.idx\(\)\]"),
         "among": (among, 1, r"'pos.idx\(\)' is not a number"),
         "number": (number, 1, r"'pos' alone is not a number"),
-        "depth": (depth, 1, r"'pos.z': 'out' has 2 sides; expected one of pos.x, pos.y"),
+        "depth": (depth, 1, r"'pos.z': 'out' has 2 dimensions; expected one of pos.x, pos.y"),
         "called": (called, 1, r"'pos.x\(\)': it is a number"),
         "uncalled": (uncalled, 1, r"'pos.north' without its arguments"),
         "argument": (argument, 1, r"'pos.idx\(a\)' with an argument"),
@@ -445,8 +445,8 @@ def two_ranks(a: f32[:, :], out: f32[:], pos: GridPos):  # type: ignore[no-untyp
     ("kernel", "after", "message", "sides"),
     [
         (staged_in_place, 2, r"'pos.north\(a\)' reads 'a', which line \d+ writes.*expected two arrays", 0),
-        (short_tile, 1, r"a tile of one side, where 'a' has 2 sides", 2),
-        (two_ranks, 2, r"'out' has one side, and 'a' 2 sides", 1),
+        (short_tile, 1, r"a tile of one dimension, where 'a' has 2 dimensions", 2),
+        (two_ranks, 2, r"'out' has one dimension, and 'a' 2 dimensions", 1),
     ],
 )
 def test_what_does_not_go_together_is_said_at_its_line(

@@ -1,6 +1,8 @@
-"""Variables that a thread reads before it assigns them: both ways of execution find them, without false findings."""
+"""Reads of variables and memory that nothing has written: both ways of execution find them, without false findings."""
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 import pytest
@@ -148,3 +150,56 @@ def test_a_device_that_does_not_check_lets_it_be() -> None:
         x = accelerator.to_device(np.ones(64, np.float32))
         accelerator.launch(one_branch, 2, 32, x, 40)
         assert (accelerator.to_host(x)[:40] == 2).all()
+
+
+@windtunnel.kernel
+def inner(a: f32[:]) -> None:
+    i = grid(1)
+    if 0 < i < a.size - 1:
+        a[i] = 1.0
+
+
+def test_a_copy_to_the_host_of_memory_that_nothing_has_written_is_found_with_its_line() -> None:
+    with windtunnel.device("l4") as accelerator:
+        buffer, array = accelerator.empty(64), np.zeros(64, np.float32)
+        line = sys._getframe().f_lineno + 2
+        with pytest.raises(errors.UninitializedRead) as found:
+            buffer.copy_to(array)
+        assert found.value.lines == (line,) and found.value.file == __file__
+        assert f"copies 256 bytes, which nothing has written; the memory is that of line {line - 3}" in str(found.value)
+        assert np.isnan(array).all() and accelerator.findings == [found.value]
+        copied = accelerator.empty(64)
+        copied.copy_within(buffer)
+        with pytest.raises(errors.UninitializedRead):
+            accelerator.to_host(copied)
+        graph = accelerator.graph()
+        graph.copy_out(array, buffer)
+        with pytest.raises(errors.UninitializedRead):
+            graph.compile().replay()
+        with windtunnel.device("l4", checked=False) as unchecked:
+            assert np.isnan(unchecked.to_host(unchecked.empty(3))).all()
+
+
+def test_a_copy_of_an_array_that_was_written_in_part_is_a_finding_only_when_strict() -> None:
+    for strict in (False, True):
+        with windtunnel.device("l4", strict=strict) as accelerator:
+            buffer = accelerator.empty(64)
+            accelerator.launch(inner, 1, 64, buffer)
+            if strict:
+                with pytest.raises(
+                    errors.UninitializedRead, match="of which nothing has written 8, the first at byte 0"
+                ):
+                    accelerator.to_host(buffer)
+                buffer.copy_from(np.ones(1, np.float32))
+                with pytest.raises(
+                    errors.UninitializedRead, match="of which nothing has written 4, the first at byte 252"
+                ):
+                    accelerator.to_host(buffer)
+            else:
+                found = accelerator.to_host(buffer)
+                assert np.isnan(found[[0, -1]]).all() and (found[1:-1] == 1).all()
+            for start in (0, 5):
+                prefix = accelerator.empty(64)
+                prefix.copy_from(np.ones(start + 1, np.float32))
+                if not strict:
+                    assert np.isnan(accelerator.to_host(prefix)).sum() == 63 - start

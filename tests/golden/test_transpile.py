@@ -142,7 +142,7 @@ def test_a_loop_over_nothing_that_is_named_gives_names_that_every_language_takes
         (LAUNCHED, "opencl", r":4: OpenCL C has no shared array whose size the launch sets; expected a size: s = "),
         (f"{LAUNCHED}    t = shared.array(0, f32)\n    t[0] = 1.0\n", "cuda", r":6:9: 't' is a second shared array whose size"),
         (f"{LAUNCHED}    x[1] = len(s)\n", "cuda", r":6: CUDA C\+\+ does not provide the size of 's'"),
-        ("def k(x: i32[:]):\n    x[0] = x.shape[3]\n", "cuda", r":4: side 3 of 'x', which has 1"),
+        ("def k(x: i32[:]):\n    x[0] = x.shape[3]\n", "cuda", r":4: axis 3 of 'x', which has 1"),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_said_at_its_line(tmp_path: Path, text: str, target: str, message: str) -> None:

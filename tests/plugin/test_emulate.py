@@ -9,8 +9,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from windtunnel import pytest_plugin
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "numba"
 KERNEL = """
@@ -41,6 +44,8 @@ def test_a_program_keeps_its_output_its_arguments_and_its_status(tmp_path: Path)
     )
     done = emulate("--device", "l4", program, "--device", "x", cwd=tmp_path, expect=3)
     assert done.stdout.splitlines() == ["['--device', 'x'] 64.0 0 __main__", "l4 Windtunnel"]
+    warned = re.findall(r"^(\S+): NumbaPerformanceWarning", done.stderr, re.M)
+    assert warned == [f"{program}:12"] * 2, done.stderr  # of the grid, and of the host's array
 
 
 @pytest.mark.parametrize(
@@ -56,7 +61,7 @@ def test_findings_and_errors_give_exit_code_1(tmp_path: Path, ending: str, statu
     program = tmp_path / "program.py"
     program.write_text(KERNEL + ending)
     done = emulate(program, cwd=tmp_path, expect=status)
-    assert said in done.stderr and "windtunnel/emulator" not in done.stderr
+    assert done.stderr.count(said) == 1 and "windtunnel/emulator" not in done.stderr
 
 
 def test_a_wrong_device_or_file_gives_exit_code_2(tmp_path: Path) -> None:
@@ -100,20 +105,104 @@ def test_finding():
 @pytest.mark.accelerator(launchs=3)
 def test_unknown_option():
     pass
+
+
+from windtunnel import errors
+from numba.cuda.cudadrv.driver import CudaAPIError
+
+
+def test_fixture(accelerator):
+    with accelerator.expect(launches=1), accelerator.profile() as profile:
+        double[1, 8](np.ones(8))
+    assert [launch.name for launch in profile.launches] == ["double"]
+    with accelerator.faults({"kind": "out_of_memory", "call": 1}), pytest.raises(CudaAPIError):
+        cuda.to_device(np.ones(3))
+    with accelerator.faults("device_lost"), pytest.raises(errors.DeviceLost):
+        cuda.to_device(np.ones(3))
+
+
+@pytest.mark.accelerator(faults={"kind": "slow_copy", "factor": 2, "call": 1}, schedules=2, strict=True)
+def test_orders(request):
+    kernels = request.getfixturevalue("accelerator").context.kernels
+    assert kernels.strict and kernels.schedule == request.node.callspec.params["emulated_program"].schedule
+    double[1, 8](np.ones(8))
+
+
+@pytest.mark.accelerator("l4", faults="hang")
+def test_fault_that_does_not_occur(accelerator):
+    assert cuda.get_current_device().name.decode() == accelerator.name == "l4"
+
+
+def test_caught_finding():
+    try:
+        double[1, 10](np.ones(8))
+    except Exception:
+        pass
+
+
+@pytest.mark.accelerator(findings="ignore")
+def test_accepted_finding(accelerator):
+    assert accelerator.context.kernels.schedule is None and not accelerator.context.kernels.strict
+    with pytest.raises(errors.OutOfBounds):
+        double[1, 10](np.ones(8))
+    test_caught_finding()
+
+
+def test_expected_finding(accelerator):
+    with pytest.raises(Exception):
+        double[1, 10](np.ones(8))
+    with pytest.raises(errors.UninitializedRead):
+        cuda.device_array(8).copy_to_host()
+
+
+@cuda.jit
+def number(records):
+    records[cuda.grid(1)].place = cuda.grid(1)
+
+
+def test_what_is_written_in_part_is_read_back():
+    array = cuda.device_array((2, 4))
+    array[1, 2:] = 3
+    assert np.isnan(array.copy_to_host()).sum() == 6 and array[1, 2] == 3
+    with pytest.raises(errors.UninitializedRead):
+        array[0].copy_to_host()
+    records = cuda.device_array(4, np.dtype([("place", np.int32), ("other", np.float32)]))
+    number[1, 4](records)
+    assert (records.copy_to_host()["place"] == range(4)).all()
+    result = np.zeros(4)
+    with pytest.raises(errors.UninitializedRead):
+        double[1, 4](cuda.Out(result))
 """
 )
 
 
 def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path) -> None:
     (tmp_path / "test_kernels.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--emulate", "numba"]
+    page = (EXAMPLES.parents[1] / "testing.md").read_text()
+    (tmp_path / "test_memory.py").write_text(page.partition("```python test_memory.py\n")[2].partition("```")[0])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp", "--emulate", "numba"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert re.search(r"^2 failed, 3 passed.* 1 error", done.stdout, re.M), done.stdout
+    assert re.search(r"^3 failed, 11 passed.* 2 errors", done.stdout, re.M), done.stdout
     assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
     assert "windtunnel/emulator" not in done.stdout
-    assert "the option 'launchs'" in done.stdout and "did you mean 'launches'?" in done.stdout
+    assert "does not take 'launchs'" in done.stdout and "did you mean 'launches'?" in done.stdout
+    for name in ("test_orders[h100-sxm-80gb-schedule1]", "test_fixture[h100-sxm-80gb]", "test_accepted_finding"):
+        assert f"PASSED test_kernels.py::{name}" in done.stdout
+    assert "the test catches a finding" in done.stdout and "OutOfBounds: double on h100-sxm-80gb" in done.stdout
+    assert "never occurred: hang" in done.stdout
+    listed = subprocess.run(
+        [*command, "--accelerator-schedules", "3", "--collect-only"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "test_numbers[h100-sxm-80gb-schedule2]" in listed.stdout
     wrong = subprocess.run([*command[:-1], "numbba"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert wrong.returncode == 4 and "did you mean 'numba'?" in wrong.stderr
+
+
+def test_programs_are_not_emulated_beside_real_devices() -> None:
+    options = SimpleNamespace(emulate="numba", accelerator="both")
+    with pytest.raises(pytest.UsageError, match="--accelerator both beside --emulate numba"):
+        pytest_plugin.pytest_load_initial_conftests(SimpleNamespace(known_args_namespace=options))  # type: ignore[arg-type]
 
 
 CUPY = """

@@ -107,6 +107,43 @@ def test_usual(accelerator):
         assert name in done.stdout
 
 
+def test_a_finding_that_a_test_catches_fails_it_unless_it_is_expected(project: Project) -> None:
+    done = project.run(
+        """
+from windtunnel import errors, grid
+
+@windtunnel.kernel
+def beyond(a):
+    a[grid(1)] = 1
+
+def wrong(accelerator):
+    accelerator.launch(beyond, 1, 4, accelerator.empty(3))
+
+def test_hidden(accelerator):
+    try:
+        wrong(accelerator)
+    except errors.OutOfBounds:
+        pass
+
+@pytest.mark.accelerator(findings="ignore")
+def test_accepted(accelerator):
+    test_hidden(accelerator)
+    assert len(accelerator.findings) == 1
+
+def test_expected(accelerator):
+    with pytest.raises(errors.OutOfBounds):
+        wrong(accelerator)
+    with pytest.raises(RuntimeError):
+        try:
+            wrong(accelerator)
+        except errors.Finding as finding:
+            raise RuntimeError("the kernel is wrong") from finding
+""",
+    )
+    assert done.returncode == 1 and "1 failed, 2 passed" in done.stdout, done.stdout
+    assert "the test catches a finding" in done.stdout and "OutOfBounds: beyond on h100" in done.stdout
+
+
 def test_a_budget_that_is_not_kept_fails_with_the_figures_the_seed_and_a_trace(project: Project) -> None:
     done = project.run(
         """

@@ -574,3 +574,85 @@ def test_a_launch_that_never_ends_has_no_time(check: Command) -> None:
     source = "__global__ void wait(int *flag) { while (atomicAdd(flag, 0) == 0) {} }"
     code, out, _ = check(source, "--grid", "1", "--block", "1", "--arg", "flag=zeros:1")
     assert code == 1 and "Deadlock" in out and "predicted" not in out
+
+
+_THREAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "body", "finding"),
+    [
+        ("int *a, int n", "a[i] = i;", "OutOfBounds"),
+        ("int *a, size_t num_elements", "if (i <= num_elements) a[i] = i;", "OutOfBounds"),
+        ("int *a, const int *b, int n", "int v = b[i]; if (i < n) a[i] = v;", "OutOfBounds"),
+        ("int *a, int n", "__shared__ int s[64]; if (i < n) s[threadIdx.x] = 1; __syncthreads(); "
+                          "if (i < n) a[i] = s[threadIdx.x ^ 1];", "UninitializedRead"),
+        ("int *a, int n", "if (i < n) a[i] = i;", None),
+        ("int *a, int n", "if (i >= n) return; a[i] = i;", None),
+        ("int *a, const int *b, unsigned n", "if (i > 0 && i < n - 1) a[i] = b[i - 1] + b[i + 1];", None),
+        ("int *a, int size", "for (int j = i; j < size; j += gridDim.x * blockDim.x) a[j] = j;", None),
+        ("int *a, int value", "a[i] = value;", None),  # an element for each thread
+        ("int *a, int offset", "if (i >= offset) a[i] += 1; else a[i] += 2;", None),
+        ("int *a, int n", "__shared__ int s[64]; s[threadIdx.x] = a[i]; __syncthreads(); "
+                          "a[i] = s[(n - 1 - i) % 64];", None),  # n is a multiple of the block, perhaps
+        ("const int *p, int *q, int n", "int best = 0; for (int j = 0; j < n; ++j) best += p[j]; q[i] = best;", None),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_takes_a_number_of_elements_is_checked_with_fewer_than_threads(
+    check: Command, parameters: str, body: str, finding: str | None
+) -> None:
+    source = f"__global__ void kernel(int more, {parameters}) {{ {_THREAD} {body} }}"
+    code, out, _ = check(source, "--grid", "2", "--block", "64", "--arg", "more=1")
+    assert code == (finding is not None), out
+    assert finding is None or (
+        f": {finding}: " in out and "in a launch with 107 elements, fewer than the threads" in out
+    )
+    assert check(source, "--grid", "2", "--block", "64", "--arg", f"{parameters.split()[-1]}=128")[0] == 0 or (
+        finding == "OutOfBounds"
+    )
+
+
+def test_a_kernel_with_stated_preconditions_has_one_size(check: Command) -> None:
+    source = f"__global__ void kernel(int *a, int n) {{ __requires(n == 128); {_THREAD} a[i] = i; }}"
+    assert check(source, "--grid", "2", "--block", "64")[0] == 0
+    assert check(source.replace("__requires(n == 128);", ""), "--grid", "2", "--block", "64")[0] == 1
+
+
+def test_python_kernels_that_ask_for_the_size_of_an_array_are_checked_with_fewer_elements(check: Command) -> None:
+    head = "from windtunnel import f32, grid, kernel\n@kernel\ndef scale(a: f32[:], b: f32[:]):\n    i = grid(1)\n"
+    words = ("--grid", "2", "--block", "64")
+    assert check(head + "    if i < a.size:\n        b[i] = a[i]\n", *words, file="k.py")[0] == 0
+    assert check(head + "    b[i] = a[i]\n", *words, file="k.py")[0] == 0
+    code, out, _ = check(head + "    if i <= a.size:\n        b[i] = 2.0\n", *words, file="k.py")
+    assert code == 1 and "index 107 is out of bounds for 'b' of 107 elements" in out
+
+
+def test_sarif_of_a_source_that_does_not_compile_says_that_the_check_was_not_done(check: Command) -> None:
+    code, out, err = check(
+        "__global__ void k(int *a) {\n    a[0] = b;\n}", "--grid", "1", "--block", "1", "--format", "sarif"
+    )
+    (run,) = json.loads(out)["runs"]
+    (invocation,) = run["invocations"]
+    (notification,) = invocation["toolExecutionNotifications"]
+    assert (code, invocation["executionSuccessful"], invocation["exitCode"], run["results"]) == (2, False, 2, [])
+    assert "use of undeclared identifier 'b'" in notification["message"]["text"] and "undeclared" in err
+    place = notification["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("kernel.cu", 2)
+    out = check(SAXPY, "--grid", "1", "--block", "32", "--format", "sarif")[1]
+    assert json.loads(out)["runs"][0]["invocations"] == [{"executionSuccessful": True, "exitCode": 0}]
+
+
+def test_an_error_names_the_header_that_is_not_found(check: Command) -> None:
+    source = "// cub\n#include <cub/cub.cuh>\n__global__ void k(int *a) { cub::WarpReduce<int> reduce; }"
+    code, _, err = check(source, "--grid", "1", "--block", "32")
+    assert (
+        code == 2
+        and "kernel.cu:3:29: use of undeclared identifier 'cub'; expected the header <cub/cub.cuh> (line 2)" in err
+    )
+
+
+def test_a_kernel_of_numba_is_referred_to_emulate(check: Command) -> None:
+    source = "from numba import cuda\n\n@cuda.jit\ndef double(a):\n    a[0] *= 2\n"
+    for words in ((), ("--kernel", "double")):
+        code, _, err = check(source, "--grid", "1", "--block", "1", *words, file="k.py")
+        assert code == 2 and "k.py:4: 'double' is a kernel of Numba CUDA" in err and "windtunnel emulate k.py" in err

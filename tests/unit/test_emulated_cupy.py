@@ -13,7 +13,7 @@ import pytest
 
 import windtunnel.emulate.cupy as cp
 from windtunnel import errors
-from windtunnel.core.errors import LaunchError, UnsupportedOperationError
+from windtunnel.core.errors import InvalidArgument, UnsupportedOperationError
 from windtunnel.emulate import session
 from windtunnel.emulate.cupy import cupyx, names, testing
 from windtunnel.emulate.cupy.cupyx import profiler
@@ -204,8 +204,9 @@ def test_a_raw_kernel_takes_arrays_pointers_and_numbers_of_its_sizes() -> None:
         ((12345, cp.float32(2), 40), "the address 0x3039, which is not memory in use"),
         ((array, array, 40), "the argument 'by' is ndarray; expected a number"),
     ]:
-        with pytest.raises(LaunchError, match=re.escape(said)):
+        with pytest.raises(InvalidArgument, match=re.escape(said)) as refused:
             SCALE((2,), (32,), wrong)
+        assert refused.value.code.number == 1  # cudaErrorInvalidValue
     with pytest.raises(TypeError, match="pass a cupy.ndarray instead"):
         SCALE((2,), (32,), (np.zeros(40, np.float32), cp.float32(2), 40))
 
@@ -404,6 +405,10 @@ def test_elements_that_nothing_has_written_are_found_when_they_are_computed_with
     for attempt in (lambda: array.sum(), lambda: copied * 2, lambda: array[3:5] + 1, lambda: array[cp.array([3, 4])]):
         with pytest.raises(errors.UninitializedRead):
             attempt()
+    np.testing.assert_array_equal(array.get(), [1] * 4 + [np.nan] * 6)  # a part was written
+    for never in (cp.empty(64), array[5:], cp.empty((4, 4))[::2, 1], copied[6]):
+        with pytest.raises(errors.UninitializedRead, match="copies .* bytes, which nothing has written"):
+            never.get()
 
 
 def test_a_captured_graph_is_replayed() -> None:

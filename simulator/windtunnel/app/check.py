@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import math
 import os
@@ -25,6 +26,8 @@ from windtunnel.app.check_arguments import (
     default_numbers,
     parsed,
 )
+from windtunnel.app.check_headers import naming_headers
+from windtunnel.app.check_sizes import is_count, smaller, states_conditions, takes_counts
 from windtunnel.core.errors import (
     BarrierDivergence,
     ChecksSkippedWarning,
@@ -38,7 +41,9 @@ from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.ctype import Void, member_name
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
 from windtunnel.csource.memory import stored
+from windtunnel.language.ir import Program
 from windtunnel.language.parameters import parameters_of
+from windtunnel.language.specialise import kernel_source
 from windtunnel.language.types import Array, Scalar
 from windtunnel.library.devices import open_device
 from windtunnel.runtime.accelerator import Accelerator
@@ -106,7 +111,8 @@ class Predicted:
 class Checked:
     """What the check has found, notes on what was not checked, and the time of the launches on the device.
 
-    A launch that has a finding counts with the time of the kernel as it is, unless it never ends.
+    ``elements``: the number of elements of a further launch, which has fewer of them than threads. A launch that has a
+    finding counts with the time of the kernel as it is, unless it never ends.
     """
 
     findings: Sequence[Found]
@@ -114,6 +120,7 @@ class Checked:
     launches: int
     schedules: int
     predicted: Sequence[Predicted] = ()
+    elements: int | None = None
 
 
 @dataclass(frozen=True)
@@ -210,11 +217,21 @@ def check(
 
     Raises InputError for a wrong source or argument.
     """
+    try:
+        return _checked(requests, device or DEVICE, schedules, strict=strict, quiet=quiet)
+    except InputError as error:
+        for request in requests:
+            if request.file.suffix in SUFFIXES:
+                error = naming_headers(error, request.file, request.include)
+        raise error from None
+
+
+def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, strict: bool, quiet: bool) -> Checked:
     kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     notes: list[str] = []
     predicted: list[Predicted] = []
-    chosen = device or DEVICE
+    elements: int | None = None
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
@@ -223,6 +240,11 @@ def check(
             kernels = kernels if schedule is None else kernels_of(requests)
             finding, times = _run(kernels, requests, chosen, schedule, strict=strict)
             predicted = predicted or times
+            if finding is None and schedule is None:
+                elements = _fewer(kernels, requests)
+            if elements is not None and schedule is None:
+                again = kernels_of(requests)
+                finding, _ = _run(again, requests, chosen, None, strict=strict, elements=elements)
             if finding is not None:
                 found.setdefault((finding.finding, finding.file, finding.lines), finding)
     for kernel in kernels:
@@ -231,7 +253,7 @@ def check(
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))
-    return Checked(list(found.values()), notes, len(requests), schedules, predicted)
+    return Checked(list(found.values()), notes, len(requests), schedules, predicted, elements)
 
 
 def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
@@ -279,11 +301,33 @@ def _parameters(function: CFunction) -> list[CheckParameter]:
     return made
 
 
+def _marks(file: Path) -> dict[str, tuple[int, str]]:
+    """Return the line and the last decorator of each function of a file that has one. The file is not executed."""
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, SyntaxError, ValueError):
+        return {}  # whoever executes it says so
+    return {
+        node.name: (node.lineno, ast.unparse(mark.func if isinstance(mark, ast.Call) else mark))
+        for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
+        for mark in node.decorator_list[-1:]
+    }  # fmt: skip
+
+
 def _python(request: LaunchRequest) -> CheckedKernel:
     from windtunnel.codegen.load import kernels_in
     from windtunnel.codegen.load import load as load_kernel
 
     name = request.kernel
+    marks = _marks(request.file)
+    of_numba = {one: line for one, (line, mark) in marks.items() if mark.endswith("cuda.jit")}
+    if name in of_numba or (name is None and of_numba and not any(m.endswith("kernel") for _, m in marks.values())):
+        wanted = name or next(iter(of_numba))
+        raise InputError(
+            f"'{wanted}' is a kernel of Numba CUDA, whose arguments have no types",
+            where=Location(str(request.file), of_numba[wanted]),
+            expected=f"windtunnel emulate {request.file}, which runs the program with its launches",
+        )
     if name is None:
         known = kernels_in(request.file)
         if len(known) != 1:
@@ -308,6 +352,29 @@ def _python(request: LaunchRequest) -> CheckedKernel:
     return CheckedKernel(function, name, parameters)
 
 
+def _fewer(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) -> int | None:
+    """Return the number of elements of a further launch, smaller than that of the threads; None for no such launch."""
+    (kernel, *_), (request, *others) = kernels, requests
+    threads = request.grid[0] * request.block[0]
+    if others or math.prod(request.grid) * math.prod(request.block) != threads:
+        return None
+    free = [p for p in kernel.parameters if p.name not in request.arguments and not p.members]
+    counts = [p.name for p in free if p.kind == "number" and p.dtypes[0].kind in "iu" and is_count(p.name)]
+    if not any(p.kind == "pointer" for p in free):
+        return None
+    if isinstance(kernel.function, CFunction):
+        if states_conditions(kernel.function.module.unit.lines):
+            return None
+        values = {"local": math.prod(request.block), "number": 1}
+        nulls = [name for name, text in request.arguments.items() if text.strip() == "0"]
+        program: Program = kernel.function.typed([
+            0 if p.name in nulls else values[p.kind] * p.size if p.kind in values else b"" for p in kernel.parameters
+        ])  # fmt: skip
+    else:
+        program = kernel_source(kernel.function).declared({})
+    return smaller(threads, request.block[0]) if takes_counts(program, counts) else None
+
+
 def _run(
     kernels: Sequence[CheckedKernel],
     requests: Sequence[LaunchRequest],
@@ -315,20 +382,26 @@ def _run(
     schedule: int | None,
     *,
     strict: bool,
+    elements: int | None = None,
 ) -> tuple[Found | None, list[Predicted]]:
-    """Return the first finding, and the times of the launches up to it."""
+    """Return the first finding, and the times of the launches up to it.
+
+    ``elements``: the number of elements of what is not stated; by default that of the threads.
+    """
     profile, found = Profile(device), None
     try:
         with open_device(device, schedule=schedule, strict=strict) as accelerator, accelerator.profile() as profile:
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
-                arguments = arguments_of(accelerator, kernel, request, buffers)
+                arguments = arguments_of(accelerator, kernel, request, buffers, elements)
                 accelerator.launch(
                     Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
                 )
             accelerator.synchronize()
     except Finding as finding:
-        found = Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, str(finding))
+        size = f"; in a launch with {elements:,} elements, fewer than the threads" if elements is not None else ""
+        place = finding.file or "", tuple(finding.lines), finding.columns
+        found = Found(type(finding).__name__, *place, f"{finding}{size}")
         if isinstance(finding, (Deadlock, BarrierDivergence)):
             del profile.launches[-1:]  # it never ends
     except DeviceError as error:
@@ -356,11 +429,21 @@ def _times(launches: Sequence[LaunchProfile], device: str) -> list[Predicted]:
 
 
 def arguments_of(
-    accelerator: Accelerator, kernel: CheckedKernel, request: LaunchRequest, buffers: dict[str, Buffer]
+    accelerator: Accelerator,
+    kernel: CheckedKernel,
+    request: LaunchRequest,
+    buffers: dict[str, Buffer],
+    elements: int | None = None,
 ) -> list[Any]:
-    """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError."""
+    """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError.
+
+    What is not stated is made for as many elements as there are threads, or for ``elements`` along x.
+    """
     check_names(request.arguments, kernel.parameters, request.where)
-    threads = math.prod(request.grid) * math.prod(request.block)
+    sides = [g * b for g, b in zip(request.grid, request.block, strict=True)]
+    if elements is not None:
+        sides[0] = elements
+    threads = math.prod(sides)
     made: list[Any] = []
     for parameter in kernel.parameters:
         text = request.arguments.get(parameter.name)
@@ -373,7 +456,7 @@ def arguments_of(
         elif parameter.kind == "local":
             made.append(_local(parameter, spec, math.prod(request.block), where))
         else:
-            made.append(_buffer(accelerator, parameter, spec, request, buffers, where))
+            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where))
     return made
 
 
@@ -419,7 +502,7 @@ def _buffer(
     accelerator: Accelerator,
     parameter: CheckParameter,
     spec: Spec | None,
-    request: LaunchRequest,
+    sides: Sequence[int],
     buffers: dict[str, Buffer],
     where: Location,
 ) -> Any:
@@ -437,7 +520,7 @@ def _buffer(
     if spec is not None and spec.kind == "name":
         raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
     if spec is None:
-        made = accelerator.to_device(default_array(parameter, request.grid, request.block))
+        made = accelerator.to_device(default_array(parameter, sides))
     else:
         contents = array_of(spec, parameter, where)
         if contents is None:

@@ -150,9 +150,9 @@ def packed(rows: np.ndarray, parameter: CheckParameter) -> np.ndarray:
     return out.reshape(-1)
 
 
-def default_array(parameter: CheckParameter, grid: Sequence[int], block: Sequence[int]) -> np.ndarray:
-    """Return the contents of a buffer of which nothing is said: an element of random values for each thread."""
-    threads = math.prod(grid) * math.prod(block)
+def default_array(parameter: CheckParameter, sides: Sequence[int]) -> np.ndarray:
+    """Return the contents of a buffer of which nothing is said: random values, with sides along x, y and z."""
+    threads = math.prod(sides)
     rng = np.random.default_rng(0)
     columns = []
     for dtype in parameter.dtypes:
@@ -166,8 +166,7 @@ def default_array(parameter: CheckParameter, grid: Sequence[int], block: Sequenc
         flat = rows.reshape(-1).astype(parameter.dtypes[0])
         if parameter.sides == 1:
             return flat
-        shape = [g * b for g, b in zip(grid, block, strict=True)][: parameter.sides][::-1]
-        return flat.reshape(shape)
+        return flat.reshape(sides[: parameter.sides][::-1])
     return packed(rows, parameter)
 
 

@@ -50,11 +50,19 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
     windtunnel check launches.yaml --format sarif
     """  # noqa: D301
     from windtunnel.app.check import check as run
+    from windtunnel.core.errors import WindtunnelError
 
-    requests = _requests(file, grid, block, options)
-    checked = run(
-        requests, options["device"], schedules=options["schedules"], strict=options["strict"], quiet=form != "text"
-    )
+    try:
+        requests = _requests(file, grid, block, options)
+        checked = run(
+            requests, options["device"], schedules=options["schedules"], strict=options["strict"], quiet=form != "text"
+        )
+    except WindtunnelError as error:
+        if form == "sarif":
+            from windtunnel.report.sarif import sarif
+
+            print_json(sarif((), failure=error))
+        raise
     if form == "json":
         print_json(
             [
@@ -111,7 +119,8 @@ def _print(checked: Checked) -> None:
     if not checked.findings:
         launches = "1 launch" if checked.launches == 1 else f"{checked.launches} launches"
         orders = f", {checked.schedules + 1} orders of threads" if checked.schedules else ""
-        click.echo(f"nothing found ({launches}{orders})")
+        fewer = "" if checked.elements is None else f", and one with {checked.elements:,} elements"
+        click.echo(f"nothing found ({launches}{orders}{fewer})")
     for one in checked.predicted:
         best, low, high = (format_quantity(t, "s") for t in (one.duration_s, one.duration_low_s, one.duration_high_s))
         launches = "" if one.launches == 1 else f"{one.launches} launches, "

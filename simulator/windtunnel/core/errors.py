@@ -235,6 +235,8 @@ class Finding(WindtunnelError):
         self.file, self.lines, self.array, self.index, self.threads = file, lines, array, index, threads
         self.schedule: int | None = None
         """The seed of the schedule of threads in which it was found; None for the default schedule."""
+        self.expected = False
+        """Whether a test has stated that it expects the finding, such as with ``pytest.raises``."""
 
     def under(self, schedule: int) -> None:
         """Record the seed of the schedule in which it was found."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.errors import Finding, InputError
+from windtunnel.core.errors import InputError
 from windtunnel.emulate import children, session
 from windtunnel.emulate.hooks import available, install
 
@@ -31,25 +31,24 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
     before = session.begin(emulated)
     argv, path = sys.argv, list(sys.path)
     sys.argv, sys.path[0:0] = [str(script), *arguments], [str(script.resolve().parent)]
-    status = 0
+    status, shown = 0, None
     try:
         runpy.run_path(str(script), run_name="__main__")
         for index in range(emulated.count):
             emulated.accelerator(index).synchronize()
     except SystemExit as ended:
         status = _status(ended)
-    except Finding as finding:
-        emulated.findings.append(finding)
-        _print(finding)
-    except Exception as error:  # the program's own error, reported as Python does
+    except Exception as error:  # reported as Python does
         _print(error)
-        status = 1
+        status, shown = 1, error
     finally:
         sys.argv, sys.path[:] = argv, path
         session.begin(before)
-    for caught in dict.fromkeys(emulated.findings):
-        sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}\n")
-    return 1 if emulated.findings else status
+    found = emulated.findings
+    for caught in found:
+        if caught is not shown:
+            sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}\n")
+    return 1 if found else status
 
 
 def _status(ended: SystemExit) -> int:

@@ -20,13 +20,11 @@ class Session:
         device: The name of the device.
         options: Further arguments of `open_device`, such as ``schedule``.
         count: The number of devices.
-        findings: The findings so far, also those that the program caught.
     """
 
     device: str = DEFAULT_DEVICE
     options: dict[str, Any] = field(default_factory=dict)
     count: int = 1
-    findings: list[Finding] = field(default_factory=list)
     _opened: dict[int, Accelerator] = field(default_factory=dict)
 
     def accelerator(self, index: int = 0) -> Accelerator:
@@ -38,9 +36,10 @@ class Session:
             opened = self._opened[index] = open_device(self.device, **self.options)
         return opened
 
-    def adopt(self, accelerator: Accelerator, index: int = 0) -> None:
-        """Use a device that was opened elsewhere, such as that of a test's fixture."""
-        self._opened[index] = accelerator
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings so far, also those that the program caught."""
+        return [finding for opened in self._opened.values() for finding in opened.findings]
 
     def close(self) -> None:
         """Close the devices."""

@@ -271,7 +271,7 @@ class _Inference:
                 product = ir.Binary(e.line, "*", product, ir.Size(e.line, e.array, side))
             return product
         if not -sides <= e.side < sides:
-            self._refuse(e.line, f"side {e.side} of '{e.array}', which has {sides}", f"{-sides} to {sides - 1}")
+            self._refuse(e.line, f"axis {e.side} of '{e.array}', which has {sides}", f"{-sides} to {sides - 1}")
         e.side %= sides
         return e
 
@@ -279,7 +279,7 @@ class _Inference:
         sides = self.program.arrays[array].dimensions
         if len(indices) != sides:
             self._refuse(
-                line, f"{many(len(indices), 'index')} for '{array}', which has {many(sides, 'side')}", f"{sides}"
+                line, f"{many(len(indices), 'index')} for '{array}', which has {many(sides, 'dimension')}", f"{sides}"
             )
         return [self._place(index) for index in indices]
 

@@ -397,7 +397,7 @@ def _all(conditions: Iterator[ir.Expr]) -> ir.Expr:
 
 
 def _sides(many: int) -> str:
-    return _many(many, "side")
+    return _many(many, "dimension")
 
 
 def _many(number: int, what: str) -> str:

@@ -33,12 +33,17 @@ class PlacedFinding(Protocol):
         """The message."""
 
 
-def sarif(findings: Sequence[PlacedFinding], properties: Mapping[str, object] | None = None) -> dict[str, Any]:
-    """Return a SARIF log of one run, with properties of the run."""
+def sarif(
+    findings: Sequence[PlacedFinding],
+    properties: Mapping[str, object] | None = None,
+    failure: errors.WindtunnelError | None = None,
+) -> dict[str, Any]:
+    """Return a SARIF log of one run, with properties of the run, and the error with which it ended, if it did."""
     names = sorted({one.finding for one in findings})
     rules = [{"id": name, "shortDescription": {"text": _described(name)}} for name in names]
     driver = {"name": "windtunnel", "version": __version__, "rules": rules}
     run: dict[str, Any] = {"tool": {"driver": driver}, "results": [_result(one) for one in findings]}
+    run["invocations"] = [_invocation(findings, failure)]
     if properties:
         run["properties"] = dict(properties)
     return {
@@ -50,6 +55,24 @@ def sarif(findings: Sequence[PlacedFinding], properties: Mapping[str, object] | 
 
 def _described(name: str) -> str:
     return " ".join((getattr(errors, name).__doc__ or name).split())
+
+
+def _invocation(findings: Sequence[PlacedFinding], failure: errors.WindtunnelError | None) -> dict[str, Any]:
+    """Return whether the check was done, and the error that ended it."""
+    if failure is None:
+        return {"executionSuccessful": True, "exitCode": 1 if findings else 0}
+    notification: dict[str, Any] = {"level": "error", "message": {"text": str(failure)}}
+    where = failure.where if isinstance(failure, errors.InputError) else errors.Location()
+    if where.file:
+        place: dict[str, Any] = {"artifactLocation": {"uri": where.file}}
+        if where.line is not None:
+            place["region"] = {"startLine": where.line}
+            if where.column is not None:
+                place["region"]["startColumn"] = where.column
+        notification["locations"] = [{"physicalLocation": place}]
+    return {
+        "executionSuccessful": False, "exitCode": failure.exit_code, "toolExecutionNotifications": [notification],
+    }  # fmt: skip
 
 
 def _result(found: PlacedFinding) -> dict[str, Any]:

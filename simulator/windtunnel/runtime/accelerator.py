@@ -55,6 +55,7 @@ class Accelerator:
         context.before_wait, context.after_wait = self._before_wait, self.injector.finish_wait
         context.before_mark = self._before_mark
         self.counters = Counters()
+        self.findings = context.findings  # all that were raised, in order, also those that the program caught
         self.seed = 0
         """The seed of faults that are armed without a seed of their own."""
         self.closed = False
@@ -547,9 +548,8 @@ class Accelerator:
 
     def usage(self) -> dict[str, float]:
         """Return the usage so far, including work that is under way: time (s), energy (J), launches, copied bytes."""
-        clock_s, energy_j = self.context.totals_when_idle()
-        calls = {"launches": self.counters.launches, "copied_bytes": self.counters.copied_bytes}
-        return {"time_s": clock_s, "energy_j": energy_j, **calls}
+        (clock_s, energy_j), calls = self.context.totals_when_idle(), vars(self.counters)
+        return {"time_s": clock_s, "energy_j": energy_j, **{n: calls[n] for n in ("launches", "copied_bytes")}}
 
     @contextmanager
     def profile(self) -> Iterator[Profile]:

@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:  # device discovery imports this module and must not load NumPy
     import numpy as np
 
+from windtunnel.core.errors import Finding
+
 MemoryKind = Literal["device", "pinned", "unified"]
 Dims = tuple[int, int, int]
 Interval = Literal["low", "best", "high"]
@@ -171,6 +173,9 @@ class Context(Protocol):
     work: Any
     """What counts and profiles launches; None on a real device."""
 
+    findings: list[Finding]
+    """The findings that were raised, in order; none on a real device."""
+
     capturing: Any
     """The ``graph.Capture`` while streams are captured; events then order its nodes and record no time."""
 
@@ -218,6 +223,9 @@ class Context(Protocol):
 
     def start_trace(self) -> list[Any]:
         """Return a list that grows with all later work (``emulator.device.timeline.Span``); empty if unknown."""
+
+    def stop_trace(self, spans: list[Any]) -> None:
+        """Add nothing more to a list of `start_trace`."""
 
     def pass_time(self, seconds: float) -> None:
         """Let the host wait for a time (s)."""

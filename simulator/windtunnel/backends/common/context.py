@@ -23,6 +23,7 @@ from windtunnel.core.errors import (
     CopyError,
     DeviceError,
     DeviceOutOfMemory,
+    Finding,
     InvalidArgument,
     LaunchError,
     UnsupportedOperationError,
@@ -154,6 +155,7 @@ class RealContext(Generic[Q, M]):
         self.after_wait: Callable[[], None] = _nothing
         self.capturing: Any = None
         self.work: Any = None
+        self.findings: list[Finding] = []
         self.memories: dict[int, RealMemory] = {}
         self._variables: dict[tuple[int, int], tuple[Any, np.ndarray]] = {}
         """The memory of the variables of C files, by the address and the size of what they begin with."""
@@ -461,6 +463,9 @@ class RealContext(Generic[Q, M]):
     def start_trace(self) -> list[Any]:
         """Return an empty list: real devices do not report their timeline."""
         return []
+
+    def stop_trace(self, spans: list[Any]) -> None:
+        """Do nothing: see `start_trace`."""
 
     def pass_time(self, seconds: float) -> None:
         """Sleep for this time."""

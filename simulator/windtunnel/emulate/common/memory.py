@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.emulate import session
-from windtunnel.emulate.common.current import current_index
+from windtunnel.emulate.common.current import current_accelerator, current_index
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.interface import MemoryKind
@@ -59,10 +59,14 @@ class Allocation:
         data: np.ndarray = self.accelerator.context.view(self.buffer.memory, np.dtype(np.uint8), (self.size,))
         return data
 
-    def mark_written(self) -> None:
-        """Record that its elements have values."""
-        if self.buffer is not None and hasattr(self.buffer.memory, "mark_written"):
-            self.buffer.memory.mark_written(self.size)
+    def mark_written(self, view: np.ndarray | None = None) -> None:
+        """Record that its elements have values: all, or those of a view of its contents."""
+        if self.buffer is not None:
+            memory: Any = self.buffer.memory
+            if view is None:
+                memory.mark_written(self.size)
+            else:
+                memory.mark_view(view)
 
 
 def free(accelerator: Accelerator, memory: Any) -> None:
@@ -72,6 +76,11 @@ def free(accelerator: Accelerator, memory: Any) -> None:
 
 
 def allocation_at(address: int) -> Allocation | None:
-    """Return the memory in use that an address points into; None if there is none."""
-    found = (a for a in list(ALLOCATIONS) if a.buffer is not None and not a.buffer.freed)
-    return next((a for a in found if a.address <= address < a.address + max(a.size, 1)), None)
+    """Return the memory in use that an address points into; None if there is none.
+
+    Another device of the process, such as that of another test, may use the same address; the current one's is meant.
+    """
+    in_use = (a for a in list(ALLOCATIONS) if a.buffer is not None and not a.buffer.freed)
+    found = [a for a in in_use if a.address <= address < a.address + max(a.size, 1)]
+    own = current_accelerator() if len(found) > 1 else None
+    return next((a for a in found if a.accelerator is own), found[0] if found else None)

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import Finding, InputError, LaunchError
+from windtunnel.core.errors import InputError, InvalidArgument
 from windtunnel.csource.ctype import Number, Vector
 from windtunnel.csource.kernel import CFunction, CModule, KernelParameter
 from windtunnel.csource.memory import stored
-from windtunnel.emulate import session
 from windtunnel.emulate.common.current import current_accelerator
 from windtunnel.emulate.common.memory import Allocation, allocation_at
 from windtunnel.emulate.cupy.cuda.compiler import CompileException
@@ -90,7 +89,7 @@ def launch(
     shared_mem: int = 0,
     stream: Any = None,
 ) -> None:
-    """Launch a kernel with arguments of CuPy. Raises a finding, which is recorded."""
+    """Launch a kernel with arguments of CuPy. Raises a finding."""
     function = kernel.function
     assert isinstance(function, CFunction)  # noqa: S101  the kernels here are in C
     stated = function.parameters
@@ -99,13 +98,9 @@ def launch(
         raise _refused(kernel.name, f"{len(args)} arguments for a kernel of {len(stated)}: {names}")
     given = [_argument(kernel.name, value, parameter) for value, parameter in zip(args, stated, strict=True)]
     hold(*args)
-    try:
-        current_accelerator().launch(
-            kernel, _sides(grid), _sides(block), *given, stream=current_raw(stream), shared_bytes=int(shared_mem)
-        )
-    except Finding as finding:
-        session.current.findings.append(finding)
-        raise
+    current_accelerator().launch(
+        kernel, _sides(grid), _sides(block), *given, stream=current_raw(stream), shared_bytes=int(shared_mem)
+    )
 
 
 def _sides(given: Any) -> tuple[int, ...]:
@@ -199,10 +194,10 @@ def _example(scalar: Any) -> str:
     return f"cupy.{name}(...): CUDA copies the bytes of an argument, and does not convert it"
 
 
-def _wrong(kernel: str, parameter: KernelParameter, problem: str, expected: str) -> LaunchError:
+def _wrong(kernel: str, parameter: KernelParameter, problem: str, expected: str) -> InvalidArgument:
     return _refused(kernel, f"the argument '{parameter.name}' is {problem}; expected {expected}")
 
 
-def _refused(kernel: str, problem: str) -> LaunchError:
-    error: LaunchError = current_accelerator().make_error(LaunchError, f"launch {kernel}", problem)
+def _refused(kernel: str, problem: str) -> InvalidArgument:
+    error: InvalidArgument = current_accelerator().make_error(InvalidArgument, f"launch {kernel}", problem)
     return error

@@ -88,7 +88,7 @@ class RawKernel:
         return function
 
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0, stream: Any = None) -> None:
-        """Launch it. Raises a finding, or LaunchError."""
+        """Launch it. Raises a finding, LaunchError, or InvalidArgument for wrong arguments."""
         kernel = self.kernel
         if shared_mem > _STATIC_LIMIT - self.shared_size_bytes and shared_mem > (self._dynamic or 0):
             error = CUDADriverError(1)

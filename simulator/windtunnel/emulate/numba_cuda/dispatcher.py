@@ -6,7 +6,6 @@ import contextlib
 import functools
 import math
 import pickle
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from numba.core.typing import signature as typing_signature
 from numba.np.numpy_support import from_dtype
 
 from windtunnel.core.errors import LaunchError, UnsupportedOperationError
+from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda import launchconfig
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
@@ -63,11 +63,10 @@ class LaunchConfiguration:
         if config.CUDA_LOW_OCCUPANCY_WARNINGS and not config.DISABLE_PERFORMANCE_WARNINGS:
             grid_size = math.prod(griddim)
             if grid_size < _FEW_BLOCKS:
-                warnings.warn(
+                warn(
                     NumbaPerformanceWarning(
                         f"Grid size {grid_size} will likely result in GPU under-utilization due to low occupancy."
-                    ),
-                    stacklevel=4,
+                    )
                 )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -495,13 +494,13 @@ def _check_options(kws: dict[str, Any], debug: Any, opt: Any, lineinfo: bool) ->
             "debug=True with opt=True (the default) is not supported by CUDA. This may result in a crash - set "
             "debug=False or opt=False."
         )
-        warnings.warn(NumbaInvalidConfigWarning(text), stacklevel=3)
+        warn(NumbaInvalidConfigWarning(text))
     if debug and lineinfo:
         text = (
             "debug and lineinfo are mutually exclusive. Use debug to get full debug info (this disables some "
             "optimizations), or lineinfo for line info only with code generation unaffected."
         )
-        warnings.warn(NumbaInvalidConfigWarning(text), stacklevel=3)
+        warn(NumbaInvalidConfigWarning(text))
 
 
 def declare_device(name: str, sig: Any, **_: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,9 +13,9 @@ import numpy as np
 from numba.core import config
 from numba.core.errors import NumbaPerformanceWarning
 
-from windtunnel.core.errors import Finding, InputError
-from windtunnel.emulate import session
+from windtunnel.core.errors import InputError
 from windtunnel.emulate.common.memory import Allocation as AnyAllocation
+from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
@@ -91,13 +90,8 @@ class Launch:
             return as_cuda_array(value)
         if isinstance(value, (np.ndarray, np.void)):
             if config.CUDA_WARN_ON_IMPLICIT_COPY and isinstance(value, np.ndarray):
-                warnings.warn(
-                    NumbaPerformanceWarning("Host array used in CUDA kernel will incur copy overhead to/from device."),
-                    stacklevel=6,
-                )
+                warn(NumbaPerformanceWarning("Host array used in CUDA kernel will incur copy overhead to/from device."))
             made, _ = auto_device(value, self.stream, copy=copies_in)
-            if not copies_in:
-                made.allocation.mark_written()
             if copies_out:
                 self.after.append(lambda: _back(made, value, self.stream))
             return made
@@ -222,11 +216,7 @@ class Launch:
             record.allocation.mark_written()
             given += self._array(ArrayArgument(record.dtype, 1, "C"), record)
         raw = getattr(self.stream, "raw", None) if self.stream else None
-        try:
-            self.accelerator.launch(compiled.kernel, grid, block, *given, stream=raw, shared_bytes=shared)
-        except Finding as finding:
-            session.current.findings.append(finding)
-            raise
+        self.accelerator.launch(compiled.kernel, grid, block, *given, stream=raw, shared_bytes=shared)
         if record is not None:
             _raise(compiled.program, record.host_view())
         for action in self.after:
@@ -272,7 +262,9 @@ def _back(made: DeviceNDArray, value: Any, stream: Any) -> None:
 
 
 def _column_back(part: DeviceNDArray, column: DeviceNDArray) -> None:
-    part.host_view()[...] = column.host_view().reshape(part.shape)
+    view = part.host_view()
+    view[...] = column.host_view().reshape(part.shape)
+    part.allocation.mark_written(view)
 
 
 def _raise(program: NumbaProgram, record: np.ndarray) -> None:

@@ -15,6 +15,7 @@ from windtunnel.emulate.numba_cuda import streams
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array, is_pinned, sentry_contiguous
 from windtunnel.emulate.numba_cuda.memory import Allocation, MemoryView
+from windtunnel.runtime.buffers import Position
 from windtunnel.runtime.interface import MemoryKind
 
 
@@ -135,10 +136,13 @@ class DeviceNDArray(DeviceArray):
                 assert self.allocation.buffer is not None  # noqa: S101  it has elements
                 self.allocation.accelerator.copy_out(flat, self.allocation.buffer, _stream_of(stream), pinned=pinned)
                 return target
-        staged = np.empty(self.allocation.size, np.uint8)
+        span = self._span()
+        staged = np.empty(span, np.uint8)
         assert self.allocation.buffer is not None  # noqa: S101  it has elements
-        self.allocation.accelerator.copy_out(staged, self.allocation.buffer, _stream_of(stream))
-        target[...] = np.ndarray(self.shape, self.dtype, staged, self.offset, self.strides)
+        accelerator, place = self.allocation.accelerator, self.allocation.buffer.memory
+        part = Position(accelerator, place, (span,), np.dtype(np.uint8), self.offset)
+        accelerator.copy_out(staged, part, _stream_of(stream))
+        target[...] = np.ndarray(self.shape, self.dtype, staged, 0, self.strides)
         return target
 
     def _check_copy(self, ary: Any) -> None:
@@ -169,8 +173,9 @@ class DeviceNDArray(DeviceArray):
                 self.allocation.buffer, flat.view(np.uint8), _stream_of(stream), pinned=bool(stream) and is_pinned(ary)
             )
             return
-        self.host_view()[...] = values
-        self.allocation.mark_written()
+        view = self.host_view()
+        view[...] = values
+        self.allocation.mark_written(view)
 
     def _check_same(self, other: Any) -> None:
         if self.ndim != len(other.shape) or tuple(other.shape) != self.shape:
@@ -187,8 +192,9 @@ class DeviceNDArray(DeviceArray):
             assert mine.buffer is not None and theirs.buffer is not None  # noqa: S101  both have elements
             mine.accelerator.copy_within(mine.buffer, theirs.buffer, _stream_of(stream))
             return
-        self.host_view()[...] = other.host_view()
-        mine.mark_written()
+        view = self.host_view()
+        view[...] = other.host_view()
+        mine.mark_written(view)
 
     # Views.
 
@@ -269,24 +275,9 @@ class DeviceNDArray(DeviceArray):
                 raise ValueError(f"Can't copy sequence with size {have} to array axis 0 with dimension {want}")
         if is_cuda_array(value) and source.dtype != self.dtype:
             raise TypeError(f"incompatible dtype: {self.dtype} vs. {source.dtype}")
-        whole = target.size == self.size
-        target.host_view()[...] = source
-        if whole and self.allocation.buffer is not None:
-            self.allocation.mark_written()
-        else:
-            self._mark_part(target)
-
-    def _mark_part(self, target: DeviceNDArray) -> None:
-        memory = None if self.allocation.buffer is None else self.allocation.buffer.memory
-        if memory is None or getattr(memory, "uninitialised", False) is False or not target.size:
-            return
-        itemsize = self.dtype.itemsize
-        emulated: Any = memory
-        mask = emulated.uninitialised_mask(itemsize)
-        if len(mask) * itemsize == self.allocation.size and target.dtype == self.dtype:
-            strides = tuple(stride // itemsize for stride in target.strides)
-            view = np.lib.stride_tricks.as_strided(mask[target.offset // itemsize :], target.shape, strides)
-            view[...] = False
+        view = target.host_view()
+        view[...] = source
+        self.allocation.mark_written(view)
 
     def __iter__(self) -> Iterator[Any]:
         for at in range(len(self)):
@@ -422,7 +413,9 @@ class DeviceRecord(DeviceNDArray):
         field, start = self.dtype.fields[key][:2]
         extra = contiguous_strides(field.shape, field.base.itemsize, "C")
         made = DeviceNDArray(field.shape, extra, field.base, self.stream, self.allocation, offset=self.offset + start)
-        made.host_view()[...] = value
+        view = made.host_view()
+        view[...] = value
+        self.allocation.mark_written(view)
 
 
 class MappedNDArray(np.ndarray):

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.errors import LaunchError
+from windtunnel.core.errors import Finding, LaunchError
 from windtunnel.emulator.device.costs import DeviceCosts, Price
 from windtunnel.emulator.device.memory import EmulatedMemory
 from windtunnel.emulator.device.stream_order import StreamOrder
@@ -77,6 +77,8 @@ class EmulatedDevice:
         )
         self.time = DeviceTime(self.host, device.idle_power_w, opened_at=self.host.now)
         self.order = StreamOrder(self.host, self.info.name) if checked else None
+        self.findings: list[Finding] = []
+        """The findings that were raised, in order."""
         self.duration_scale = 1.0
         """The factor on the duration of work that is enqueued now; see ``scale_durations``."""
         self.rings: list[RunningRing] = []
@@ -200,5 +202,11 @@ class EmulatedDevice:
 
     def raise_pending_finding(self) -> None:
         """Raise the stream race that was found, if there is one."""
-        if self.order is not None:
-            self.order.raise_pending_finding()
+        finding = None if self.order is None else self.order.take_finding()
+        if finding is not None:
+            raise self.found(finding)
+
+    def found(self, finding: Finding) -> Finding:
+        """Record a finding, and return it to be raised."""
+        self.findings.append(finding)
+        return finding

@@ -19,7 +19,8 @@ streams allow. The duration of each operation is the model's best value. The API
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,19 @@ class EmulatedContext(EmulatedDevice):
         """Freed blocks by kind and size. Allocating one of them again takes no time."""
         self._next_address = 1 << 20
 
+    @contextmanager
+    def checking(self, *, strict: bool, counted: bool, schedule: int | None) -> Iterator[None]:
+        """Use other values of these arguments for a while. The order of threads begins as on a new device."""
+        kernels, work = self.kernels, self.work
+        before = kernels.strict, kernels.schedule, work.counted
+        kernels.strict, work.counted = strict, counted
+        kernels.begin_schedule(schedule)
+        try:
+            yield
+        finally:
+            kernels.strict, schedule, work.counted = before
+            kernels.begin_schedule(schedule)
+
     # Memory.
 
     @property
@@ -149,7 +163,7 @@ class EmulatedContext(EmulatedDevice):
         self.after_wait()
         if self.order is not None:
             self.order.host_waited_for_all()
-            self.order.raise_pending_finding()
+            self.raise_pending_finding()
             self.order.host_view_opened(memory)
         if memory.kind == "unified" and memory.on_device and not self.shares_memory:
             self._copy(self.default, "d2h", memory.size, "unified", host_waits=True)
@@ -204,8 +218,8 @@ class EmulatedContext(EmulatedDevice):
         extent = Extent(begin, begin + size)
         source.record_copy("copy out", [(memory, READ, extent)], array, host_waits=not pinned)
         span = self._copy(source, "d2h", size, "pinned" if pinned else "pageable", host_waits=not pinned)
-        copied = memory.data[begin : begin + size].copy().view(array.dtype).reshape(array.shape)
-        self.host.expect(span.end, array, copied)
+        self.host.expect(span.end, array, memory.copied(begin, begin + size).view(array.dtype).reshape(array.shape))
+        self.kernels.check_read_back(memory, begin, begin + size)
         self.raise_pending_finding()
 
     def pending_copy_view(self, array: np.ndarray) -> np.ndarray:
@@ -355,11 +369,11 @@ class EmulatedContext(EmulatedDevice):
     def synchronize(self) -> None:
         """Wait until all work has ended. Raises Deadlock if a persistent kernel runs, or MissingSync."""
         self._catch_up()
-        check_can_synchronize(self.rings, self.info.name)
+        check_can_synchronize(self)
         self.wait(self.time.last())
         if self.order is not None:
             self.order.host_waited_for_all()
-            self.order.raise_pending_finding()
+            self.raise_pending_finding()
 
     def ring(self, spec: RingSpec) -> EmulatedRing:
         """Start a ring kernel. Raises InvalidArgument, or LaunchError."""
@@ -378,6 +392,10 @@ class EmulatedContext(EmulatedDevice):
         spans: list[Span] = []
         self.time.observers.append(spans.append)
         return spans
+
+    def stop_trace(self, spans: list[Span]) -> None:
+        """Add nothing more to a list of `start_trace`."""
+        self.time.observers.remove(spans.append)
 
     def pass_time(self, seconds: float) -> None:
         """Advance the host's clock by a time in s."""

@@ -143,7 +143,9 @@ class Replay:
             if host_access is not None:
                 host_access.watch(node.array)
         elif node.what == "copy_out" and node.array is not None:
-            device.host.expect(end, node.array, elements[: node.array.size].reshape(node.array.shape).copy())
+            copied = memory.copied(begin, begin + node.array.nbytes).view(node.array.dtype)
+            device.host.expect(end, node.array, copied.reshape(node.array.shape))
+            self.kernels.check_read_back(memory, begin, begin + node.array.nbytes, node.where)
         elif node.source is not None:
             elements[: node.source.size] = device.as_array(node.source).reshape(-1)
             memory.copy_initialisation(node.source.memory, node.source.nbytes)

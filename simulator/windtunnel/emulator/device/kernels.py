@@ -31,34 +31,8 @@ _SEED_STEP = 3 << 32
 """The distance between the seeds of a program's launches: a multiple of 3, so that all have one kind of schedule."""
 
 
-def _uninitialised(memory: EmulatedMemory | None, view: np.ndarray) -> np.ndarray | None:
-    """Return flags of the elements of a view that nothing has written, as a view; None if all were written."""
-    if memory is None or memory.uninitialised is False or not view.size:
-        return None
-    start: int = view.__array_interface__["data"][0] - memory.data.__array_interface__["data"][0]
-    itemsize = view.itemsize
-    if start % itemsize or any(stride % itemsize for stride in view.strides):
-        flags, unit = memory.uninitialised_mask(1), 1
-        shape, strides = (*view.shape, itemsize), (*view.strides, 1)
-    else:
-        flags, unit = memory.uninitialised_mask(itemsize), itemsize
-        shape, strides = view.shape, tuple(stride // itemsize for stride in view.strides)
-    found: np.ndarray = np.ndarray(shape, bool, flags, start // unit, strides)
-    return found
-
-
-def _mark_written(memory: EmulatedMemory, view: np.ndarray, selected: Any, copied: np.ndarray | None) -> None:
-    """Record that elements of a view were written; ``copied``: flags of those that still have no value."""
-    if copied is not None:
-        memory.uninitialised_mask(view.itemsize)
-    elif view.nbytes == memory.size and selected is None:
-        memory.mark_written(memory.size)
-        return
-    flags = _uninitialised(memory, view)
-    if flags is not None:
-        flags[... if selected is None else selected] = False if copied is None else copied
-        assert isinstance(memory.uninitialised, np.ndarray)  # noqa: S101  there are flags
-        memory.uninitialised = memory.uninitialised if memory.uninitialised.any() else False
+def _flags(memory: EmulatedMemory | None, view: np.ndarray) -> np.ndarray | None:
+    return None if memory is None else memory.flags_of(view)
 
 
 def _uninitialised_read(
@@ -128,6 +102,11 @@ class Kernels:
         self._resident: dict[tuple[Any, ...], int] = {}
         self._trace_hashes: list[str] = []
 
+    def begin_schedule(self, schedule: int | None) -> None:
+        """Execute the launches from now on in the order of a seed, as those of a new device."""
+        self.schedule = schedule
+        self._trace_hashes.clear()
+
     @property
     def trace_hash(self) -> str:
         """A hash of the visible steps of all launches; empty without a schedule."""
@@ -193,6 +172,15 @@ class Kernels:
         ``stream`` is the clock of its stream, in which it is enqueued, or None if stream races are not detected.
         ``where`` is the program's line, by default that of the caller. ``counting`` counts its work.
         """
+        try:
+            self._execute(launch, stream, where, counting)
+        except Finding as finding:
+            self.device.found(finding)
+            raise
+
+    def _execute(
+        self, launch: KernelLaunch, stream: StreamClock | None, where: CodeLine | None, counting: Counting | None
+    ) -> None:
         function, order, memories = launch.function, self.device.order, launch.memories
         kernel = launch.kernel
         if not memories or order is None or stream is None:
@@ -270,18 +258,44 @@ class Kernels:
         copied = None
         if operation.copies:
             number, view, _ = operation.reads[0]
-            flags = _uninitialised(memories[number], view)
+            flags = _flags(memories[number], view)
             copied = flags.copy() if flags is not None and flags.any() else None
         else:
             for number, view, selected in operation.reads if self.checked else ():
-                flags = _uninitialised(memories[number], view)
+                flags = _flags(memories[number], view)
                 if flags is not None and (flags if selected is None else flags[selected]).any():
                     raise _uninitialised_read(self.device.info.name, operation, memories[number], view, flags)
         operation.action()
         for number, view, selected in operation.writes:
             memory = memories[number]
             if memory is not None:
-                _mark_written(memory, view, selected, copied)
+                memory.mark_view(view, selected, copied)
+
+    def check_read_back(self, memory: EmulatedMemory, begin: int, end: int, where: CodeLine | None = None) -> None:
+        """Raise UninitializedRead if the host copies bytes ``begin`` to ``end`` of memory, and nothing has written any.
+
+        A program may copy a whole array of which it uses the part that was written, so a copy of which only a part has
+        no value is a finding with ``strict`` alone.
+        """
+        unwritten = memory.unwritten_bytes(begin, end) if self.checked else False
+        if unwritten is False or memory.tracked.is_shared or not (unwritten is True or self.strict):
+            return
+        file, line = where or caller()
+        which = "which nothing has written"
+        if isinstance(unwritten, np.ndarray):
+            which = (
+                f"of which nothing has written {int(unwritten.sum()):,}, the first at byte {int(unwritten.argmax()):,}"
+            )
+        allocated, at = memory.allocated_at
+        place = f"line {at}" if allocated == file else f"{allocated}:{at}"
+        raise self.device.found(
+            UninitializedRead(
+                f"copy to the host on {self.device.info.name}: uninitialised read: line {line} of {file} copies "
+                f"{end - begin:,} bytes, {which}; the memory is that of {place}",
+                file=file,
+                lines=(line,),
+            )
+        )
 
     def _check_grid_barrier(self, launch: KernelLaunch, kernel: CompiledKernel, shared: int) -> None:
         """Raise LaunchError if a grid barrier would wait for blocks that cannot be resident."""

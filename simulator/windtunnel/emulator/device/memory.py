@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from windtunnel.emulator.device.tracked_memory import TrackedBuffer
 from windtunnel.emulator.races.footprint import Extent
 from windtunnel.runtime.interface import MemoryKind
+
+UNWRITTEN = 0xFF
+"""What the host gets for bytes that nothing has written: floats are NaN, integers -1 or their largest value."""
 
 
 @dataclass(eq=False)
@@ -80,6 +84,58 @@ class EmulatedMemory:
             of_bytes = np.pad(of_bytes, (0, self.size // itemsize * itemsize - len(of_bytes)))
             self.uninitialised = np.asarray(of_bytes.reshape(-1, itemsize).any(axis=1))
         return self.uninitialised
+
+    def flags_of(self, view: np.ndarray) -> np.ndarray | None:
+        """Return flags of the elements of a view of `data` that nothing has written, as a view; None if all were."""
+        if self.uninitialised is False or not view.size:
+            return None
+        start: int = view.__array_interface__["data"][0] - self.data.__array_interface__["data"][0]
+        itemsize = view.itemsize
+        if start % itemsize or any(stride % itemsize for stride in view.strides):
+            flags, unit = self.uninitialised_mask(1), 1
+            shape, strides = (*view.shape, itemsize), (*view.strides, 1)
+        else:
+            flags, unit = self.uninitialised_mask(itemsize), itemsize
+            shape, strides = view.shape, tuple(stride // itemsize for stride in view.strides)
+        found: np.ndarray = np.ndarray(shape, bool, flags, start // unit, strides)
+        return found
+
+    def mark_view(self, view: np.ndarray, selected: Any = None, copied: np.ndarray | None = None) -> None:
+        """Record that elements of a view of `data` were written.
+
+        ``selected``: the index of these elements; None for all. ``copied``: flags of those that still have no value.
+        """
+        if copied is not None:
+            self.uninitialised_mask(view.itemsize)
+        elif view.nbytes == self.size and selected is None:
+            self.mark_written(self.size)
+            return
+        flags = self.flags_of(view)
+        if flags is not None:
+            flags[... if selected is None else selected] = False if copied is None else copied
+            assert isinstance(self.uninitialised, np.ndarray)  # noqa: S101  there are flags
+            self.uninitialised = self.uninitialised if self.uninitialised.any() else False
+
+    def unwritten_bytes(self, begin: int, end: int) -> np.ndarray | bool:
+        """Return which bytes from ``begin`` to ``end`` nothing has written: all, none, or a flag for each."""
+        if self.uninitialised is False:
+            return False
+        flags = np.zeros(end - begin, bool)
+        if isinstance(self.uninitialised, bool):
+            flags[max(self._written_bytes - begin, 0) :] = True
+        elif len(self.uninitialised):
+            itemsize = self.size // len(self.uninitialised)
+            first = begin // itemsize
+            known = np.repeat(self.uninitialised[first : -(-end // itemsize)], itemsize)[begin - first * itemsize :]
+            flags[: len(known)] = known[: len(flags)]  # the bytes after the last element are padding
+        return flags if flags.any() and not flags.all() else bool(flags.any())
+
+    def copied(self, begin: int, end: int) -> np.ndarray:
+        """Return what the host gets from bytes ``begin`` to ``end``; those that nothing has written are not zero."""
+        copied, unwritten = self.data[begin:end].copy(), self.unwritten_bytes(begin, end)
+        if unwritten is not False:
+            copied[... if unwritten is True else unwritten] = UNWRITTEN
+        return copied
 
     def copy_initialisation(self, other: EmulatedMemory, size: int) -> None:
         """Record that the first ``size`` bytes of other memory were copied here, written or not."""

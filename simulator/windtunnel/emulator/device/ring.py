@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 
 from windtunnel.core.errors import Deadlock, DeviceError, InvalidArgument, LaunchError
 from windtunnel.core.ticks import TICKS_PER_SECOND
-from windtunnel.emulator.device.base import EmulatedDevice, RunningRing
+from windtunnel.emulator.device.base import EmulatedDevice
 from windtunnel.emulator.device.costs import Price
 from windtunnel.emulator.device.memory import EmulatedMemory
 from windtunnel.emulator.device.occupancy import resident_blocks
@@ -238,10 +238,8 @@ class EmulatedRing:
         while not is_reached():
             tick = self.next_event()
             if tick is None:
-                raise Deadlock(
-                    f"deadlock: the host waits for {what} of ring kernel '{self.name}' on {self.device.info.name}, but "
-                    f"{self._deadlock_reason()}"
-                )
+                problem = f"the host waits for {what} of ring kernel '{self.name}' on {self.device.info.name}"
+                raise self.device.found(Deadlock(f"deadlock: {problem}, but {self._deadlock_reason()}"))
             self._advance_host(tick)
             if self.failure is not None:
                 raise self.failure
@@ -488,11 +486,9 @@ def start_ring(device: EmulatedDevice, spec: RingSpec) -> EmulatedRing:
     return ring
 
 
-def check_can_synchronize(rings: Sequence[RunningRing], device: str) -> None:
+def check_can_synchronize(device: EmulatedDevice) -> None:
     """Raise Deadlock if the host waits for all work of a device on which a persistent kernel runs."""
-    persistent = [ring.name for ring in rings if ring.pattern == "persistent"]
+    persistent = [ring.name for ring in device.rings if ring.pattern == "persistent"]
     if persistent:
-        raise Deadlock(
-            f"deadlock: synchronize on {device} waits for ring kernel '{persistent[0]}', which runs until it is "
-            "terminated"
-        )
+        problem = f"synchronize on {device.info.name} waits for ring kernel '{persistent[0]}'"
+        raise device.found(Deadlock(f"deadlock: {problem}, which runs until it is terminated"))

@@ -79,7 +79,7 @@ class StreamOrder:
     def host_knows(self, clock: Mapping[StreamClock, int]) -> None:
         """Record that the host knows everything that a clock states to have ended.
 
-        If the host wrote to memory of operations that had not ended, ``raise_pending_finding`` raises it.
+        If the host wrote to memory of operations that had not ended, ``take_finding`` returns the finding.
         """
         tracked = self.host.tracked
         if tracked:
@@ -170,7 +170,7 @@ class StreamOrder:
     ) -> StreamAccess | None:
         """Record the accesses of a copy that was enqueued in a stream.
 
-        A finding is kept for ``raise_pending_finding``, which is called when the copy is made.
+        A finding is kept for ``take_finding``, which is called when the copy is made.
 
         Args:
             stream: The stream.
@@ -206,11 +206,10 @@ class StreamOrder:
         self._pending = self._pending or finding
         return host_access
 
-    def raise_pending_finding(self) -> None:
-        """Raise the finding of a copy that is made now, or of a wait that is over, if there is one."""
-        if self._pending is not None:
-            finding, self._pending = self._pending, None
-            raise finding
+    def take_finding(self) -> MissingSync | None:
+        """Return the finding of a copy that is made now, or of a wait that is over, once; None if there is none."""
+        finding, self._pending = self._pending, None
+        return finding
 
     def _host_buffer(self, root: np.ndarray, *, create: bool) -> TrackedBuffer | None:
         buffer = self.host.tracked.get(id(root))

@@ -38,12 +38,11 @@ class MethodReader(FunctionReader):
         items: list[tuple[ir.Expr, str | None]] = []
         form = " ".join(self._printed(node, value, items) for value in given)
         if len(given) > _MOST_PRINTED:
-            warnings.warn(
+            text = (
                 f"CUDA print() cannot print more than {_MOST_PRINTED} items. The raw format string will be emitted by "
-                "the kernel instead.",
-                NumbaWarning,
-                stacklevel=2,
+                "the kernel instead."
             )
+            warnings.warn_explicit(text, NumbaWarning, self.source.file, node.lineno)
             form, items = form.replace("%", "%%"), []
         self.emit(ir.Print(node.lineno, form + "\n", [e for e, _ in items], [None] * len(items)))
 

@@ -10,6 +10,7 @@ from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.emulate.numba_cuda.cudadrv.devices import Device, MemoryInfo, gpus
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError, CudaDriverError, CudaSupportError
 from windtunnel.emulate.numba_cuda.streams import Event, Stream, event_elapsed_time
+from windtunnel.runtime.buffers import Position
 
 __all__ = [
     "CudaAPIError", "CudaDriverError", "CudaSupportError", "Event", "LinkerError", "MemoryInfo", "Stream", "driver",
@@ -92,22 +93,28 @@ def is_device_memory(obj: Any) -> bool:
 def device_to_host(dst: Any, src: Any, size: int, stream: Any = 0) -> None:
     """Copy from the device."""
     del stream
-    np.asarray(dst).reshape(-1).view(np.uint8)[:size] = src.allocation.bytes()[src.offset : src.offset + size]
+    if size:
+        part = Position(
+            src.allocation.accelerator, src.allocation.buffer.memory, (size,), np.dtype(np.uint8), src.offset
+        )
+        part.owner.copy_out(np.asarray(dst).reshape(-1).view(np.uint8)[:size], part)
 
 
 def host_to_device(dst: Any, src: Any, size: int, stream: Any = 0) -> None:
     """Copy to the device."""
     del stream
-    dst.allocation.bytes()[dst.offset : dst.offset + size] = np.ascontiguousarray(src).reshape(-1).view(np.uint8)[:size]
-    dst.allocation.mark_written()
+    view = dst.allocation.bytes()[dst.offset : dst.offset + size]
+    view[...] = np.ascontiguousarray(src).reshape(-1).view(np.uint8)[:size]
+    dst.allocation.mark_written(view)
 
 
 def device_memset(dst: Any, val: int, size: int, stream: Any = 0) -> None:
     """Set bytes on the device."""
     del stream
     memory = getattr(dst, "gpu_data", dst)
-    memory.allocation.bytes()[memory.offset : memory.offset + size] = val
-    memory.allocation.mark_written()
+    view = memory.allocation.bytes()[memory.offset : memory.offset + size]
+    view[...] = val
+    memory.allocation.mark_written(view)
 
 
 def _have_nvjitlink() -> bool:

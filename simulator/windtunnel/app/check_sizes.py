@@ -1,0 +1,107 @@
+"""The second size of `windtunnel check`: fewer elements than threads, for kernels that take a number of elements.
+
+With as many elements as threads, a kernel without its guard (``if (i < n)``) has nothing to be found. Not every kernel
+may be given another size: one without a number of elements has an element for each thread, and one that computes with
+the number (``in[n - 1 - i]``) may need a multiple of the block. So a kernel has a second size only if an integer has a
+name such as ``n`` or ``size``, and the kernel either compares a thread's index with it or never reads it; or if the
+kernel compares a thread's index with the size of an array.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from windtunnel.language import ir
+
+_OF = r"(?:elem(?:ent)?s?|items?|points?|values?|particles?|bodies|samples?|pixels?|data|entries|cells?|nodes?|words?)"
+_COUNT = re.compile(
+    rf"n|num|count|cnt|size|len|length|total|numel|nelem|elements|(?:n|num|number|count|total)(?:of)?{_OF}|{_OF}count"
+    r"|(?:array|vector|vec|input|in|data|buffer|buf|problem|list|total|image|img)(?:size|len|length|n|count)|arrlen"
+)
+"""Names of a number of elements, in lower case and without underscores."""
+_CONDITION = re.compile(r"\b(?:__(?:global_)?requires|__builtin_assume|__assume)\b")
+"""What verifiers and compilers take for granted."""
+_ORDERED = ("<", "<=", ">", ">=")
+_DATA = (ir.Load, ir.Atomic, ir.Warp)
+
+
+def is_count(name: str) -> bool:
+    """Return whether a name is that of a number of elements."""
+    return _COUNT.fullmatch(name.replace("_", "").lower()) is not None
+
+
+def states_conditions(lines: Sequence[str]) -> bool:
+    """Return whether a file in C states what its kernels require, which may be that a number is of the threads."""
+    return any(_CONDITION.search(line) for line in lines)
+
+
+def smaller(threads: int, block: int) -> int | None:
+    """Return a number of elements that leaves threads of the last block without one; None for a single thread.
+
+    It is no multiple of the block, unless that has a single thread.
+    """
+    return threads - max(block // 3, 1) if threads > 1 else None
+
+
+def takes_counts(program: ir.Program, counts: Sequence[str]) -> bool:
+    """Return whether a kernel may be launched with fewer elements than threads.
+
+    ``counts``: the parameters that are a number of elements by their name, and are not stated.
+    """
+    used = {e.name for s in ir.walk(program.body) for e in ir.expressions(s) if isinstance(e, ir.Variable)}
+    sizes = any(isinstance(e, ir.Size) for s in ir.walk(program.body) for e in ir.expressions(s))
+    if any(name not in used for name in counts):
+        return True
+    return (bool(counts) or sizes) and _compares(program, frozenset(counts))
+
+
+def _compares(program: ir.Program, counts: frozenset[str]) -> bool:
+    """Return whether a kernel compares an index that depends on the thread with a count, or an array's size."""
+    of_thread: set[str] = set()
+    near: set[str] = set(counts)
+
+    def depends(e: ir.Expr) -> bool:
+        if isinstance(e, _DATA):
+            return False
+        if isinstance(e, ir.Index) and e.what in ("thread", "block", "lane"):
+            return True
+        return (isinstance(e, ir.Variable) and e.name in of_thread) or any(map(depends, e.children()))
+
+    def is_near(e: ir.Expr) -> bool:
+        """Return whether an expression is a count, give or take a constant."""
+        match e:
+            case ir.Variable(name=name):
+                return name in near
+            case ir.Size(total=total, side=side):
+                return total or not side
+            case ir.Convert(operand=operand):
+                return is_near(operand)
+            case ir.Binary(op="+" | "-", left=left, right=right):
+                return (is_near(left) and _constant(right)) or (e.op == "+" and is_near(right) and _constant(left))
+        return False
+
+    assigned = [s for s in ir.walk(program.body) if isinstance(s, ir.Assign)]
+    _closed(of_thread, [(s.name, s.value) for s in assigned], depends)
+    loops = [s for s in ir.walk(program.body) if isinstance(s, ir.For)]
+    _closed(of_thread, [(s.name, s.start) for s in loops], depends)
+    _closed(near, [(s.name, s.value) for s in assigned if s.name not in of_thread], is_near)
+    compared = [
+        (e.left, e.right)
+        for s in ir.walk(program.body) for e in ir.expressions(s)
+        if isinstance(e, ir.Binary) and e.op in _ORDERED
+    ]  # fmt: skip
+    compared += [(s.start, s.stop) for s in loops]
+    return any((depends(a) and is_near(b)) or (is_near(a) and depends(b)) for a, b in compared)
+
+
+def _closed(names: set[str], values: Sequence[tuple[str, ir.Expr]], holds: Callable[[ir.Expr], bool]) -> None:
+    """Add the variables that are assigned a value for which ``holds`` holds, until there are no more."""
+    before = -1
+    while before != len(names):
+        before = len(names)
+        names |= {name for name, value in values if name not in names and holds(value)}
+
+
+def _constant(e: ir.Expr) -> bool:
+    return isinstance(e, ir.Literal) or (isinstance(e, (ir.Convert, ir.Unary)) and _constant(e.operand))
