@@ -336,7 +336,13 @@ class ArrayReader(DeclarationReader):
         if isinstance(owner, View) and not owner.dims:
             self.store_value(node, self.element(node, owner, index), value)
             return
-        self.store_value(node, self.part(node, owner, self.indices(index)), value)
+        mark = len(self.blocks[-1])
+        where = self.part(node, owner, self.indices(index))
+        self.store_value(node, where, self.before_effects(node, value, mark))
+
+    def before_effects(self, node: ast.AST, value: Value, mark: int) -> Value:
+        """Return a value that was read when the block had ``mark`` statements, as it was then."""
+        raise NotImplementedError
 
     def store_attribute(self, node: ast.AST, owner: Value, name: str, value: Value) -> None:
         """Assign to ``owner.name``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from types import ModuleType
 from typing import Any
@@ -69,8 +69,8 @@ class ExpressionReader(ArrayReader):
             case ast.Name(id=name):
                 return self._name(node, name)
             case ast.BinOp(left=left, op=op, right=right):
-                first = self.expression(left)
-                return self.binary(node, self.operator(node, op), first, self.expression(right))
+                first, second = self.in_order([left, right])
+                return self.binary(node, self.operator(node, op), first, second)
             case ast.UnaryOp(op=op, operand=operand):
                 return self.unary(node, _UNARY[type(op)], self.expression(operand))
             case ast.Compare():
@@ -82,9 +82,12 @@ class ExpressionReader(ArrayReader):
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 if isinstance(node, ast.List):
                     self.refuse(node, "a list", "a tuple, or cuda.local.array(n, dtype)")
-                return Tup(tuple(self.expression(element) for element in elements))
+                return Tup(tuple(self.loaded(node, value) for value in self.in_order(elements)))
             case ast.Subscript(value=owner, slice=index):
-                return self.element(node, self.expression(owner), index)
+                array = self.expression(owner)
+                if isinstance(array, Tup) and _memory_of(array):
+                    array = self.stored(array, "held")
+                return self.element(node, array, index)
             case ast.Attribute(value=owner, attr=name):
                 return self.attribute(node, self.expression(owner), name)
             case ast.Call():
@@ -101,6 +104,34 @@ class ExpressionReader(ArrayReader):
                 self.refuse(
                     node, words_of(node), "numbers, elements of arrays, arithmetic, and calls of known functions"
                 )
+
+    def in_order(self, nodes: Sequence[ast.expr]) -> list[Value]:
+        """Return the values of expressions, each as it is before the effects of those after it."""
+        values: list[Value] = []
+        marks: list[int] = []
+        for node in nodes:
+            values.append(self.expression(node))
+            marks.append(len(self.blocks[-1]))
+        for at in reversed(range(len(values) - 1)):
+            values[at] = self.before_effects(nodes[at], values[at], marks[at])
+        return values
+
+    def before_effects(self, node: ast.AST, value: Value, mark: int) -> Value:
+        """Return a value that was read when the block had ``mark`` statements, as it was then."""
+        block = self.blocks[-1]
+        if mark == len(block):
+            return value
+        own = _memory_of(value)
+        if not own or not (_changes(block[mark:]) or own == "changes"):
+            return value
+        self.blocks.append([])
+        value = self.stored(self.loaded(node, value), "held")
+        block[mark:mark] = self.blocks.pop()
+        return value
+
+    def loaded(self, node: ast.AST, value: Value) -> Value:
+        """Return an element as the number that it is now, and any other value unchanged."""
+        return self.load(node, value) if isinstance(value, View) and not value.dims and not value.text else value
 
     def operator(self, node: ast.AST, op: ast.operator) -> str:
         """Return the text of an operator."""
@@ -346,7 +377,9 @@ class ExpressionReader(ArrayReader):
         left = self.expression(node.left)
         chain: Value | None = None
         for at, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
+            mark = len(self.blocks[-1])
             right = self.expression(right_node)
+            left = self.before_effects(node.left, left, mark)
             if at < len(node.ops) - 1:
                 right = self.stored(right, "held") if isinstance(right, (Num, Cplx)) else right
             result = self._comparison(node, op, left, right)
@@ -539,6 +572,35 @@ class ExpressionReader(ArrayReader):
                 return self.tuple_item(node, value, Const(at) if isinstance(at, int) else at)
             case _:
                 self.refuse(node, f"an item of {value.description}", None)
+
+
+def _memory_of(value: Value) -> str:
+    """Return whether a value ``reads`` memory or ``changes`` it when it is evaluated; nothing otherwise."""
+    match value:
+        case View(dims=()):
+            return "reads"
+        case Num(expr=expr):
+            parts: tuple[ir.Expr, ...] = (expr,)
+        case Cplx(re=re, im=im):
+            parts = (re, im)
+        case Tup(items=items):
+            found = {_memory_of(item) for item in items}
+            return "changes" if "changes" in found else "reads" if "reads" in found else ""
+        case _:
+            return ""
+    inner = [e for part in parts for e in ir.inside(part)]
+    if any(isinstance(e, (ir.Atomic, ir.Warp)) and getattr(e, "op", "") not in ("lane", "warp_size") for e in inner):
+        return "changes"
+    return "reads" if any(isinstance(e, ir.Load) for e in inner) else ""
+
+
+def _changes(body: Sequence[ir.Stmt]) -> bool:
+    """Return whether statements change memory, or wait for threads that may."""
+    return any(
+        isinstance(statement, (ir.Store, ir.Barrier))
+        or any(isinstance(e, (ir.Atomic, ir.Warp)) for e in ir.expressions(statement))
+        for statement in ir.walk(body)
+    )
 
 
 def _methods_of(kind: rules.Number) -> tuple[str, ...]:

@@ -379,7 +379,7 @@ class Reader:
 
     def _set(self, line: int, name: str, e: ir.Expr) -> None:
         if not (isinstance(e, ir.Variable) and e.name == name):
-            self.emit(ir.Assign(line, name, e))
+            self.emit(ir.Assign(line, name, _version(e)))
         key = self.hopeful.get(name)
         if key is not None and key not in self.negative and not self.is_nonnegative(e):
             self.negative.add(key)
@@ -465,6 +465,15 @@ def as_type(e: ir.Expr, kind: Scalar) -> ir.Expr:
     if BOOL in (e.type, kind):
         return converted(e, kind)
     return ir.Call(e.line, f"bits.as_{kind.name}", [e], type=kind)
+
+
+def _version(e: ir.Expr) -> ir.Expr:
+    """Return a variable's version, which another one copies whether or not it is assigned."""
+    if isinstance(e, ir.Variable):
+        return ir.Variable(e.line, e.name, type=e.type, copied=True)
+    if isinstance(e, ir.Convert) and isinstance(e.operand, (ir.Variable, ir.Convert)):
+        return ir.Convert(e.line, e.to, _version(e.operand), type=e.type)
+    return e
 
 
 def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:

@@ -111,7 +111,7 @@ class StatementReader(CallReader):
         made = self.expression(value)
         self.naming = "held"
         if len(targets) > 1:
-            made = self.stored(made, "held")
+            made = self.stored(self.loaded(value, made), "held")
         for target in targets:
             self.assign(target, made, value)
         del node
@@ -135,7 +135,7 @@ class StatementReader(CallReader):
                 items = self.items(node, value)
                 if len(items) != len(targets):
                     self.refuse(target, f"{len(targets)} names for {len(items)} values", "equally many")
-                held = [self.stored(item, "held") for item in items]
+                held = [self.stored(self.loaded(node, item), "held") for item in items]
                 for inner, item in zip(targets, held, strict=True):
                     self.assign(inner, item, node)
             case _:
@@ -151,7 +151,9 @@ class StatementReader(CallReader):
             case ast.Subscript(value=owner, slice=index):
                 where = self.held_index(self.element(node, self.expression(owner), index))
                 old = self.numeric(node, where) if isinstance(where, View) and not where.dims else where
-                made = self.binary(node, op, old, self.expression(node.value))
+                mark = len(self.blocks[-1])
+                by = self.expression(node.value)
+                made = self.binary(node, op, self.before_effects(owner, old, mark), by)
                 self.store_value(node, where, made)
             case ast.Attribute(value=owner, attr=name):
                 target = self.expression(owner)
