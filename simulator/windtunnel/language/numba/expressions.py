@@ -29,7 +29,9 @@ from windtunnel.language.numba.values import (
     Unusable,
     Value,
     View,
+    changes,
     literal,
+    memory_of,
 )
 from windtunnel.language.source import UNKNOWN
 from windtunnel.language.types import BOOL, I32, I64, U64
@@ -85,7 +87,7 @@ class ExpressionReader(ArrayReader):
                 return Tup(tuple(self.loaded(node, value) for value in self.in_order(elements)))
             case ast.Subscript(value=owner, slice=index):
                 array = self.expression(owner)
-                if isinstance(array, Tup) and _memory_of(array):
+                if isinstance(array, Tup) and memory_of(array):
                     array = self.stored(array, "held")
                 return self.element(node, array, index)
             case ast.Attribute(value=owner, attr=name):
@@ -121,8 +123,8 @@ class ExpressionReader(ArrayReader):
         block = self.blocks[-1]
         if mark == len(block):
             return value
-        own = _memory_of(value)
-        if not own or not (_changes(block[mark:]) or own == "changes"):
+        own = memory_of(value)
+        if not own or not (changes(block[mark:]) or own == "changes"):
             return value
         self.blocks.append([])
         value = self.stored(self.loaded(node, value), "held")
@@ -572,35 +574,6 @@ class ExpressionReader(ArrayReader):
                 return self.tuple_item(node, value, Const(at) if isinstance(at, int) else at)
             case _:
                 self.refuse(node, f"an item of {value.description}", None)
-
-
-def _memory_of(value: Value) -> str:
-    """Return whether a value ``reads`` memory or ``changes`` it when it is evaluated; nothing otherwise."""
-    match value:
-        case View(dims=()):
-            return "reads"
-        case Num(expr=expr):
-            parts: tuple[ir.Expr, ...] = (expr,)
-        case Cplx(re=re, im=im):
-            parts = (re, im)
-        case Tup(items=items):
-            found = {_memory_of(item) for item in items}
-            return "changes" if "changes" in found else "reads" if "reads" in found else ""
-        case _:
-            return ""
-    inner = [e for part in parts for e in ir.inside(part)]
-    if any(isinstance(e, (ir.Atomic, ir.Warp)) and getattr(e, "op", "") not in ("lane", "warp_size") for e in inner):
-        return "changes"
-    return "reads" if any(isinstance(e, ir.Load) for e in inner) else ""
-
-
-def _changes(body: Sequence[ir.Stmt]) -> bool:
-    """Return whether statements change memory, or wait for threads that may."""
-    return any(
-        isinstance(statement, (ir.Store, ir.Barrier))
-        or any(isinstance(e, (ir.Atomic, ir.Warp)) for e in ir.expressions(statement))
-        for statement in ir.walk(body)
-    )
 
 
 def _methods_of(kind: rules.Number) -> tuple[str, ...]:

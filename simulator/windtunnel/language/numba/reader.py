@@ -80,6 +80,8 @@ class Reader:
         self.changed = False
         self.blocks: list[list[ir.Stmt]] = [[]]
         self.names: set[str] = set()
+        self.spellings: dict[str, str] = {}
+        """The names in the source of the versions of variables."""
         self.variables: dict[str, Scalar] = {}
         self.arrays: dict[str, Array] = {}
         self.declared: dict[str, ir.Declare] = {}
@@ -126,6 +128,7 @@ class Reader:
             count += 1
             name = f"{stem}_{count}"
         self.names.add(name)
+        self.spellings[name] = stem
         return name
 
     def variable(self, stem: str, kind: Scalar) -> str:
