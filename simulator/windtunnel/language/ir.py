@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
-from typing import Final
+from typing import Any, Final
 
 from windtunnel.core.stencil import StencilForm
 from windtunnel.language.types import Array, Scalar, Type
@@ -439,7 +439,7 @@ _PLAIN = frozenset({
 
 
 @cache
-def _parts(kind: type) -> tuple[str, ...]:
+def _parts(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of a statement or an expression in which expressions may be."""
     return tuple(part.name for part in fields(kind) if part.type not in _PLAIN)
 
