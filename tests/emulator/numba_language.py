@@ -209,6 +209,45 @@ def program_order_of_evaluation() -> None:
     assert got.tolist() == wanted and a.tolist() == wanted_a, (got, wanted)
 
 
+def program_slices_and_items_of_before() -> None:
+    """A slice stays where it is when its index changes, and a loop over a tuple has the items of before."""
+
+    def steps(a, got):
+        k = 0
+        row = a[2]
+        while k < 3:
+            row[0] += 1
+            row = a[k]
+            k += 1
+        row[1] += 10
+        part = a[0, 0:2]
+        for j in range(4):
+            part[1] += 7
+            low = j
+            part = a[low % 3, low : low + 2]
+        part[0] -= 1
+        for e in (a[1, 0], a[1, 1]):
+            a[1, 1] = 50
+            got[0] += e
+        for q, e in enumerate((a[1, 1], a[1, 2])):
+            a[1, 2] = 60
+            got[1] += e * (q + 1)
+        one, other = a[0], a[1]
+        one, other = other, one
+        one[0], other[0] = 77, 88
+
+    @cuda.jit
+    def kernel(a, got):
+        inner(a, got)
+
+    inner = cuda.jit(device=True)(steps)
+    a, got = np.arange(20).reshape(4, 5), np.zeros(2, np.int64)
+    wanted_a, wanted = a.copy(), got.copy()
+    kernel[1, 1](a, got)
+    steps(wanted_a, wanted)
+    assert (a == wanted_a).all() and (got == wanted).all(), (a, got)
+
+
 def program_one_name_in_several_loops() -> None:
     """What an earlier loop without turns left unassigned is read only if the program reads it."""
 

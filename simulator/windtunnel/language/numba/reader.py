@@ -94,6 +94,8 @@ class Reader:
         self.fastmath = False
         self.cooperative = False
         """Whether the kernel uses the group of the whole grid."""
+        self.changing: set[str] = set()
+        """Variables that are assigned several times: versions where paths join, and counters of loops."""
         self.nonnegative: set[str] = set()
         """Variables that are certainly at least 0, so that an index by one does not wrap around."""
         self.hopeful: dict[str, tuple[Any, ...]] = {}
@@ -161,8 +163,20 @@ class Reader:
                 return Cplx(self.hold_always(re, f"{stem}_re"), self.hold_always(im, f"{stem}_im"), kind)
             case Tup(items=items, names=names):
                 return Tup(tuple(self.stored(item, f"{stem}_{number}") for number, item in enumerate(items)), names)
+            case View(dims=dims, origin=origin) if dims:
+                # A slice stays where it is when the variables that its bounds came from change.
+                kept = tuple(Dim(dim.axis, self._fixed(dim.size), self._fixed_or_none(dim.step)) for dim in dims)
+                return replace(value, dims=kept, origin=tuple(map(self._fixed_or_none, origin)))
             case _:
                 return value
+
+    def _fixed(self, e: ir.Expr) -> ir.Expr:
+        """Return a bound of a slice, in a variable that no later statement assigns."""
+        changes = any(isinstance(part, ir.Variable) and part.name in self.changing for part in ir.inside(e))
+        return self.hold_always(copy(e), "bound") if changes else e
+
+    def _fixed_or_none(self, e: ir.Expr | None) -> ir.Expr | None:
+        return None if e is None else self._fixed(e)
 
     def hold_always(self, e: ir.Expr, stem: str) -> ir.Expr:
         """Assign a value to a new variable, and return it."""
@@ -329,7 +343,7 @@ class Reader:
                 made = number_of(0, value)
                 return like if made is None else self.slot(name, made)
             case Num(unit=unit):
-                return Num(self.read(0, self.variable(name, like.type)), unit)
+                return Num(self.read(0, self._slot_variable(name, like.type)), unit)
             case Cplx(type=kind):
                 parts = [self.read(0, self.variable(f"{name}_{part}", kind.part)) for part in ("re", "im")]
                 return Cplx(parts[0], parts[1], kind)
@@ -338,7 +352,7 @@ class Reader:
             case View():
 
                 def new(stem: str) -> ir.Expr:
-                    return self.read(0, self.variable(f"{name}_{stem}", I64))
+                    return self.read(0, self._slot_variable(f"{name}_{stem}", I64))
 
                 origin = tuple(new("start") for _ in like.origin)
                 dims = tuple(Dim(dim.axis, new("size"), new("step")) for dim in like.dims)
@@ -348,6 +362,11 @@ class Reader:
                 return replace(like, dims=dims, origin=origin)
             case _:
                 return like
+
+    def _slot_variable(self, name: str, kind: Scalar) -> str:
+        made = self.variable(name, kind)
+        self.changing.add(made)
+        return made
 
     def assign_slot(self, line: int, slot: Value, value: Value) -> None:
         """Emit the assignment of a value to the variables of a slot."""
