@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Final
 
 from windtunnel.core.stencil import StencilForm
@@ -438,16 +438,17 @@ _PLAIN = frozenset({
 """The annotations of fields in which there are no expressions."""
 
 
-@cache
-def _parts(kind: type[Any]) -> tuple[str, ...]:
-    """Return the fields of a statement or an expression in which expressions may be."""
-    return tuple(part.name for part in fields(kind) if part.type not in _PLAIN)
+_PARTS: dict[type[Any], tuple[str, ...]] = {}
+"""For each kind of statement and expression, the fields in which expressions may be."""
 
 
 def _direct(node: Expr | Stmt) -> list[Expr]:
     """Return the expressions of a statement or an expression, without theirs, in the order of the fields."""
+    kind = type(node)
+    if kind not in _PARTS:
+        _PARTS[kind] = tuple(part.name for part in fields(kind) if part.type not in _PLAIN)
     found: list[Expr] = []
-    for name in _parts(type(node)):
+    for name in _PARTS[kind]:
         value = getattr(node, name)
         if isinstance(value, Expr):
             found.append(value)
