@@ -277,8 +277,8 @@ class ArrayReader(DeclarationReader):
         size = converted(copy(dim.size), I64)
         ends = ((start, True), (stop, False))
         up = [self._bound(node, bound, size, False, at_start=at_start) for bound, at_start in ends]
-        first, span = up[0], ir.Binary(line, "-", copy(up[1]), copy(up[0]), type=I64)
-        pace = copy(stride)
+        first, pace = up[0], copy(stride)
+        span: ir.Expr = ir.Binary(line, "-", copy(up[1]), copy(up[0]), type=I64)
         if not self.is_nonnegative(stride):
             falls = self.hold(ir.Binary(line, "<", copy(stride), literal(line, 0), type=BOOL), "falls")
             down = [self._bound(node, bound, size, True, at_start=at_start) for bound, at_start in ends]
