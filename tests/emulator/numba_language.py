@@ -1,5 +1,6 @@
 """Kernels of Numba CUDA that `test_numba_language` runs in a process of its own, in which ``numba.cuda`` is emulated."""
 
+import io
 import math
 import pickle
 import warnings
@@ -170,6 +171,139 @@ def program_variables_of_some_paths() -> None:
     got = np.zeros(2, np.int64)
     kernel[1, 1](got, 4)
     assert list(got) == [16, 7]
+
+
+@cuda.jit(device=True)
+def bumped(a, i):
+    a[i] += 1
+    return a[i]
+
+
+def program_order_of_evaluation() -> None:
+    """An element is read before what the rest of the statement does to it."""
+
+    def steps(a, got, bumped):
+        a[1], a[2] = a[2], a[1]
+        got[0] = a[0] + bumped(a, 0)
+        t = (a[0], bumped(a, 0))
+        got[1], got[2] = t[0], t[1]
+        got[3] = a[0] < bumped(a, 0)
+        a[0] += bumped(a, 0)
+        got[4] = max(a[0], bumped(a, 0))
+        a[bumped(a, 0) % 8] = bumped(a, 0)
+        got[5] = (a[0], a[0] + 1)[bumped(a, 0) % 2]
+        x = y = a[0]
+        a[0] = 5
+        got[6] = x + y
+        got[7] = a[0] - (bumped(a, 0) if a[0] > 0 else 1)
+
+    @cuda.jit
+    def kernel(a, got):
+        inner(a, got, bumped)
+
+    inner = cuda.jit(device=True)(steps)
+    a, got = np.arange(8) + 10, np.zeros(8, np.int64)
+    wanted_a, wanted = a.tolist(), [0] * 8
+    kernel[1, 1](a, got)
+    steps(wanted_a, wanted, bumped.py_func)
+    assert got.tolist() == wanted and a.tolist() == wanted_a, (got, wanted)
+
+
+def program_slices_and_items_of_before() -> None:
+    """A slice stays where it is when its index changes, and a loop over a tuple has the items of before."""
+
+    def steps(a, got):
+        k = 0
+        row = a[2]
+        while k < 3:
+            row[0] += 1
+            row = a[k]
+            k += 1
+        row[1] += 10
+        part = a[0, 0:2]
+        for j in range(4):
+            part[1] += 7
+            low = j
+            part = a[low % 3, low : low + 2]
+        part[0] -= 1
+        for e in (a[1, 0], a[1, 1]):
+            a[1, 1] = 50
+            got[0] += e
+        for q, e in enumerate((a[1, 1], a[1, 2])):
+            a[1, 2] = 60
+            got[1] += e * (q + 1)
+        one, other = a[0], a[1]
+        one, other = other, one
+        one[0], other[0] = 77, 88
+
+    @cuda.jit
+    def kernel(a, got):
+        inner(a, got)
+
+    inner = cuda.jit(device=True)(steps)
+    a, got = np.arange(20).reshape(4, 5), np.zeros(2, np.int64)
+    wanted_a, wanted = a.copy(), got.copy()
+    kernel[1, 1](a, got)
+    steps(wanted_a, wanted)
+    assert (a == wanted_a).all() and (got == wanted).all(), (a, got)
+
+
+def program_one_name_in_several_loops() -> None:
+    """What an earlier loop without turns left unassigned is read only if the program reads it."""
+
+    @cuda.jit
+    def kernel(rows, got):
+        shared = cuda.shared.array(8, int32)
+        t = cuda.threadIdx.x
+        for k in range(t, 8, cuda.blockDim.x):
+            shared[k] = k
+        cuda.syncthreads()
+        for r in range(rows):
+            total = 0
+            for k in range(4):
+                total += shared[k] + r
+            for k in range(t, 4):
+                total += k
+            got[t] += total
+        for k in range(t, 8, cuda.blockDim.x):
+            got[k] += 1
+
+    got = np.zeros(16, np.int64)
+    kernel[1, 16](2, got)
+    assert list(got) == [2 * (6 + sum(range(t, 4))) + 4 + (t < 8) for t in range(16)]
+
+
+def program_slices_with_any_step() -> None:
+    @cuda.jit
+    def kernel(a, got, step):
+        part = a[::step]
+        got[0], got[1], got[2] = part.size, part.sum(), a[6:1:step].sum()
+        part[0] = 100
+
+    for step in (1, 3, -1, -2):
+        a, got = np.arange(8), np.zeros(3, np.int64)
+        kernel[1, 1](a, got, step)
+        b = np.arange(8)
+        assert list(got) == [b[::step].size, b[::step].sum(), b[6:1:step].sum()]
+        assert a[::step][0] == 100
+
+
+def program_types_and_resources() -> None:
+    @cuda.jit
+    def kernel(a):
+        total = 0.0
+        for k in range(a.size):
+            total += a[k]
+        a[0] = total
+
+    kernel[1, 1](np.ones(3))
+    text = io.StringIO()
+    kernel.inspect_types(text)
+    assert "#   total :: float64" in text.getvalue() and "total += a[k]" in text.getvalue()
+    (compiled,) = kernel.overloads.values()
+    assert compiled.regs_per_thread == next(iter(kernel.get_regs_per_thread().values())) > 0
+    assert (compiled.shared_mem_per_block, compiled.argument_types) == (0, kernel.signatures[0])
+    assert cuda.runtime.get_version() >= (12, 0) and cuda.long2 is cuda.int64x2
 
 
 def program_interface() -> None:

@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 
 import windtunnel as wt
-from windtunnel.core.errors import DataRace
+from windtunnel.core.errors import DataRace, UninitializedRead
 from windtunnel.emulator.common.lanes import convert
 from windtunnel.emulator.common.symbolic import Ramp
+from windtunnel.language.numba.program import ArrayArgument, NumberArgument, read_kernel
+from windtunnel.language.specialise import TypedKernel
+from windtunnel.language.types import I64
+from windtunnel.runtime.kernels import Kernel
 
 PROGRAMS = Path(__file__).with_name("numba_language.py")
 
@@ -39,6 +43,24 @@ def test_symbolic_indices_of_64_bits_have_the_values_of_arrays() -> None:
         assert got.tolist() == wanted.tolist()
     assert isinstance(convert(ramp - np.int64(2**31), np.dtype("i4")), Ramp)
     assert not isinstance(convert(ramp, np.dtype("i4")), Ramp)  # its values wrap around
+
+
+def reads_it(n, got):  # type: ignore[no-untyped-def]
+    for k in range(n):
+        last = k
+    for _ in range(1):
+        got[0] = last
+
+
+def test_a_variable_that_no_turn_of_a_loop_assigned_is_reported_where_the_program_reads_it() -> None:
+    arguments = [NumberArgument(I64), ArrayArgument(np.dtype("i8"), 1, "C")]
+    kernel = Kernel(TypedKernel(read_kernel(reads_it, arguments).program))
+    with wt.device("l4") as device:
+        got = device.to_device(np.zeros(1, np.int64))
+        device.launch(kernel, 1, 1, 3, got)
+        assert device.to_host(got)[0] == 2
+        with pytest.raises(UninitializedRead, match=r"reads 'last' at line \d+ \(got\[0\] = last\)"):
+            device.launch(kernel, 1, 1, 0, got)
 
 
 @wt.kernel

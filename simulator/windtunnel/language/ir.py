@@ -7,10 +7,10 @@ are inlined, and chained comparisons and augmented assignments are expanded.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from windtunnel.core.stencil import StencilForm
 from windtunnel.language.types import Array, Scalar, Type
@@ -25,12 +25,7 @@ class Expr:
 
     def children(self) -> Iterator[Expr]:
         """Yield the direct subexpressions."""
-        # In the order of the fields. `dataclasses.fields` would take a quarter of a long transpilation.
-        for value in vars(self).values():
-            if isinstance(value, Expr):
-                yield value
-            elif isinstance(value, (list, tuple)):
-                yield from (item for item in value if isinstance(item, Expr))
+        yield from _direct(self)
 
 
 @dataclass(eq=False)
@@ -374,6 +369,8 @@ class Program:
     """The functions whose calls were inlined."""
     temporaries: Collection[str] = ()
     """The variables that a front end made to hold the values of expressions."""
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    """The names in the source of variables that have others in the tree."""
     warp: int | None = None
     """The threads of a warp that the source is written for; None if it asks for their number."""
 
@@ -421,18 +418,40 @@ def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:
 
 def expressions(statement: Stmt) -> Iterator[Expr]:
     """Yield the expressions of a statement, without those of inner statements, outer before inner."""
-    direct: list[Expr] = []
-    for value in vars(statement).values():
-        if isinstance(value, Expr):
-            direct.append(value)
-        elif isinstance(value, (list, tuple)):
-            direct += [item for item in value if isinstance(item, Expr)]
-    for expression in direct:
+    for expression in _direct(statement):
         yield from inside(expression)
 
 
 def inside(expression: Expr) -> Iterator[Expr]:
     """Yield an expression and its subexpressions, outer before inner."""
-    yield expression
-    for child in expression.children():
-        yield from inside(child)
+    waiting = [expression]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += reversed(_direct(one))
+
+
+_PLAIN = frozenset({
+    "int", "float", "bool", "str", "int | float | bool", "Scalar", "Scalar | None", "tuple[int, ...]", "list[Stmt]",
+    "Sequence[str | None]",
+})  # fmt: skip
+"""The annotations of fields in which there are no expressions."""
+
+
+_PARTS: dict[type[Any], tuple[str, ...]] = {}
+"""For each kind of statement and expression, the fields in which expressions may be."""
+
+
+def _direct(node: Expr | Stmt) -> list[Expr]:
+    """Return the expressions of a statement or an expression, without theirs, in the order of the fields."""
+    kind = type(node)
+    if kind not in _PARTS:
+        _PARTS[kind] = tuple(part.name for part in fields(kind) if part.type not in _PLAIN)
+    found: list[Expr] = []
+    for name in _PARTS[kind]:
+        value = getattr(node, name)
+        if isinstance(value, Expr):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [item for item in value if isinstance(item, Expr)]
+    return found

@@ -123,7 +123,10 @@ current_context = _devices.get_context
 gpus = _devices.gpus
 for _name, _vector in _VECTORS.items():
     setattr(_sys.modules[__name__], _name, _vector)
-    setattr(_sys.modules[__name__], f"{_STEMS[_vector.element]}{_vector.size}", _vector)
+    _stem = _STEMS[_vector.element]
+    setattr(_sys.modules[__name__], f"{_stem}{_vector.size}", _vector)
+    if _stem.endswith("longlong"):
+        setattr(_sys.modules[__name__], f"{_stem.removesuffix('long')}{_vector.size}", _vector)  # on 64-bit Linux
 
 
 _SHARED_MODULES = ("cgutils", "core", "cpython", "datamodel", "misc", "serialize", "typeconv", "typing", "utils")
@@ -140,6 +143,10 @@ def __getattr__(name: str) -> _Any:
         "tests",
     ):  # modules of the real package
         return _import_module(f"numba.cuda.{name}")
+    if name == "runtime":
+        return _import_module("windtunnel.emulate.numba_cuda.cudadrv.runtime").runtime
+    if name in ("compiler", "cuda_paths", "decorators", "dispatcher", "kernels"):
+        return _import_module(f"windtunnel.emulate.numba_cuda.{name}")
     raise AttributeError(f"numba.cuda.{name} is not part of Windtunnel's numba.cuda")
 
 

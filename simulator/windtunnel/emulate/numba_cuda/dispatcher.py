@@ -25,13 +25,10 @@ from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
 from windtunnel.emulate.numba_cuda.launcher import Compiled, Launch
 from windtunnel.emulate.numba_cuda.types import argument_of, type_of
-from windtunnel.language import ir
 from windtunnel.language.numba.program import read_kernel, result_of
 from windtunnel.language.numba.rules import NUMBA_NAMES, name_of
 from windtunnel.language.source import KernelError
 
-_MAX_REGISTERS = 255
-"""The most registers that CUDA gives a thread."""
 _FEW_BLOCKS = 128
 """Numba warns of grids with fewer blocks."""
 
@@ -332,9 +329,9 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
     inspect_sass_cfg = inspect_sass
 
     def inspect_types(self, file: Any = None) -> Any:
-        """Raise UnsupportedOperationError."""
-        del file
-        self._refuse("the typed IR")
+        """Print the source of each compiled kernel with the types of its variables."""
+        for compiled in self.overloads.values():
+            compiled.inspect_types(file)
 
     def _number(self, signature: Any, number: Callable[[Compiled], int]) -> Any:
         if signature is not None:
@@ -345,24 +342,23 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
 
     def get_shared_mem_per_block(self, signature: Any = None) -> Any:
         """Return the bytes of the shared arrays that a block has."""
-        return self._number(signature, lambda compiled: _bytes(compiled, "shared"))
+        return self._number(signature, lambda compiled: compiled.shared_mem_per_block)
 
     def get_local_mem_per_thread(self, signature: Any = None) -> Any:
         """Return the bytes of the local arrays that a thread has."""
-        return self._number(signature, lambda compiled: _bytes(compiled, "local"))
+        return self._number(signature, lambda compiled: compiled.local_mem_per_thread)
 
     def get_const_mem_size(self, signature: Any = None) -> Any:
         """Return the bytes of the arrays from outside that the kernel reads, and of the formats of what it prints."""
-        return self._number(signature, _constant_bytes)
+        return self._number(signature, lambda compiled: compiled.const_mem_size)
 
     def get_regs_per_thread(self, signature: Any = None) -> Any:
         """Return the 32-bit registers of a thread, if each variable of the kernel has its own, up to CUDA's limit."""
-        return self._number(signature, _registers)
+        return self._number(signature, lambda compiled: compiled.regs_per_thread)
 
     def get_max_threads_per_block(self, signature: Any = None) -> Any:
         """Return the largest block."""
-        limit = int(devices.current_accelerator().info.limits.threads_per_block)
-        return self._number(signature, lambda compiled: limit)
+        return self._number(signature, lambda compiled: compiled.max_threads_per_block)
 
     @property
     def extensions(self) -> Any:
@@ -381,23 +377,6 @@ def _conversion(context: Any, have: Any, want: Any) -> int | None:
         return 1 if fits and (have.mutable or not want.mutable) else None
     found = context.can_convert(have, want)
     return None if found is None else int(found)
-
-
-def _registers(compiled: Compiled) -> int:
-    program = compiled.program.program
-    kinds = [*program.variables.values(), *program.scalars.values()]
-    return min(max(sum(max(kind.bits // 32, 1) for kind in kinds), 1), _MAX_REGISTERS)
-
-
-def _constant_bytes(compiled: Compiled) -> int:
-    printed = [s for s in ir.walk(compiled.program.program.body) if isinstance(s, ir.Print)]
-    arrays = [array for array in compiled.program.captured if isinstance(array, np.ndarray)]
-    return sum(array.nbytes for array in arrays) + sum(len(s.form.encode()) + 1 for s in printed)
-
-
-def _bytes(compiled: Compiled, space: str) -> int:
-    declared = compiled.program.program.declared.values()
-    return sum(math.prod(d.shape) * d.element.dtype.itemsize for d in declared if d.space == space)
 
 
 def _with_layout(value: Any) -> Any:

@@ -21,6 +21,7 @@ from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
 from windtunnel.emulate.numba_cuda.memory import Allocation
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
+from windtunnel.language import ir
 from windtunnel.language.numba.declarations import CHARACTERS
 from windtunnel.language.numba.program import (
     ERROR_WORDS,
@@ -31,11 +32,13 @@ from windtunnel.language.numba.program import (
     NumberArgument,
     TupleArgument,
 )
-from windtunnel.language.numba.rules import Complex
+from windtunnel.language.numba.rules import Complex, name_of
 from windtunnel.language.specialise import TypedKernel
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
 
+_MAX_REGISTERS = 255
+"""The most registers that CUDA gives a thread."""
 _RESIDENT_THREADS = 2048
 """The threads that a multiprocessor holds at once."""
 
@@ -63,6 +66,62 @@ class Compiled:
         del dynsmemsize
         threads = math.prod(blockdim) if isinstance(blockdim, tuple) else int(blockdim)
         return int(self.accelerator_info.compute_units) * (_RESIDENT_THREADS // threads)
+
+    @property
+    def argument_types(self) -> Any:
+        """The types of the arguments, as Numba names them."""
+        return tuple(self.signature.args)
+
+    def inspect_types(self, file: Any = None) -> None:
+        """Print the source of the kernel, and above each line the types of the variables that it assigns."""
+        program = self.program.program
+        print(f"{program.name} {self.argument_types}", file=file)
+        print("-" * 80, file=file)
+        assigned: dict[int, dict[str, str]] = {}
+        for one in ir.walk(program.body):
+            name = one.name if isinstance(one, (ir.Assign, ir.For)) else None
+            if name is not None:
+                assigned.setdefault(one.line, {})[name] = name_of((program.variables | program.scalars)[name])
+        for number, text in enumerate(program.source, program.line):
+            print(f"# --- LINE {number} ---", file=file)
+            indent = text[: len(text) - len(text.lstrip())]
+            for name, kind in assigned.get(number, {}).items():
+                print(f"{indent}#   {name} :: {kind}", file=file)
+            print(text.rstrip("\n"), file=file)
+        print("=" * 80, file=file)
+
+    @property
+    def regs_per_thread(self) -> int:
+        """The 32-bit registers of a thread, if each variable of the kernel has its own, up to CUDA's limit."""
+        program = self.program.program
+        kinds = [*program.variables.values(), *program.scalars.values()]
+        return min(max(sum(max(kind.bits // 32, 1) for kind in kinds), 1), _MAX_REGISTERS)
+
+    @property
+    def const_mem_size(self) -> int:
+        """The bytes of the arrays from outside that the kernel reads, and of the formats of what it prints."""
+        printed = [s for s in ir.walk(self.program.program.body) if isinstance(s, ir.Print)]
+        arrays = [array for array in self.program.captured if isinstance(array, np.ndarray)]
+        return sum(array.nbytes for array in arrays) + sum(len(s.form.encode()) + 1 for s in printed)
+
+    @property
+    def shared_mem_per_block(self) -> int:
+        """The bytes of the shared arrays that a block has."""
+        return self._declared_bytes("shared")
+
+    @property
+    def local_mem_per_thread(self) -> int:
+        """The bytes of the local arrays that a thread has."""
+        return self._declared_bytes("local")
+
+    @property
+    def max_threads_per_block(self) -> int:
+        """The largest block."""
+        return int(self.accelerator_info.limits.threads_per_block)
+
+    def _declared_bytes(self, space: str) -> int:
+        declared = self.program.program.declared.values()
+        return sum(math.prod(d.shape) * d.element.dtype.itemsize for d in declared if d.space == space)
 
     @property
     def accelerator_info(self) -> Any:

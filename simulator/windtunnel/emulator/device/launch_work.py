@@ -37,7 +37,7 @@ from windtunnel.emulator.device.executable import CompiledKernel
 from windtunnel.emulator.device.kernels import KernelLaunch
 from windtunnel.emulator.device.occupancy import resident_blocks
 from windtunnel.emulator.device.timeline import Span
-from windtunnel.emulator.lockstep.compiler import LockstepKernel, lowered
+from windtunnel.emulator.lockstep.compiler import LockstepKernel
 from windtunnel.emulator.work.counter import ATOMIC_TURN_CLOCKS
 from windtunnel.emulator.work.dependence import DATA, deciding
 from windtunnel.emulator.work.launch import TURN_BYTES, CountedKernel, Counting, compile_counted
@@ -100,7 +100,7 @@ class _CountedKernel:
 
     def __init__(self, kernel: LockstepKernel) -> None:
         self._kernel = kernel
-        self.deciding = deciding(kernel.program, lowered(kernel.program))
+        self.deciding = deciding(kernel.program, kernel.body)
         self.counts: dict[tuple[Any, ...], WorkCounts] = {}
 
     @cached_property

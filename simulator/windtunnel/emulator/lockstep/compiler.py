@@ -62,6 +62,8 @@ class LockstepKernel:
         has_fences: Whether fences or barriers of part of a warp order accesses.
         has_grid_barrier: Whether all blocks must be resident at once.
         private: For each array that only one thread may access at each element, the axes along which that is so.
+        body: The statements that are executed, without jumps.
+        varying: The variables that may differ among the threads of a block.
     """
 
     program: ir.Program
@@ -74,6 +76,8 @@ class LockstepKernel:
     has_fences: bool
     has_grid_barrier: bool
     private: Mapping[str, frozenset[int]]
+    body: list[ir.Stmt]
+    varying: frozenset[str]
 
 
 def lowered(program: ir.Program) -> list[ir.Stmt]:
@@ -107,6 +111,8 @@ def compile_lockstep(program: ir.Program) -> LockstepKernel:
         has_fences=has_fences or any(map(_is_partial_warp_barrier, ir.walk(body))),
         has_grid_barrier="grid" in scopes,
         private=private_axes,
+        body=body,
+        varying=frozenset(generator.varying),
     )
 
 
@@ -129,12 +135,12 @@ class Frame:
 class LockstepGenerator(Writer):
     """Emits the function that executes a kernel in lockstep."""
 
-    def __init__(self, program: ir.Program, body: list[ir.Stmt]) -> None:
+    def __init__(self, program: ir.Program, body: list[ir.Stmt], varying: frozenset[str] = frozenset()) -> None:
         self.program, self.body = program, body
         self.stored = written_by(body)
         self.types: dict[str, Scalar] = {**program.variables, **program.scalars}
         super().__init__()
-        self.varying: set[str] = set()
+        self.varying: set[str] = set(varying)
         self.may_diverge = False
         """Whether a barrier or a warp synchronisation stands inside a divergent branch."""
         while self._mark_varying(body, divergent=False):

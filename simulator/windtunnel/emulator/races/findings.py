@@ -98,6 +98,7 @@ def uninitialised_element(
 
 def uninitialised_variable(launch: Launch, name: str, thread: int, line: int) -> UninitializedRead:
     """Return the finding that a thread reads a variable to which it has assigned nothing."""
+    name = launch.program.spellings.get(name, name)
     return UninitializedRead(
         f"{launch}: uninitialised variable: {launch.describe_thread(thread)} reads '{name}' at "
         f"{launch.describe_line(line)} before any assignment",

@@ -229,8 +229,11 @@ class Site:
             self._chunk, self._groups = chunk, slice(chunk.group, chunk.group + chunk.groups)
             self._found = np.zeros((len(self.total), chunk.groups))
         self._all += lanes.size
-        self._number += 1
-        self.weight = 1 if self._number <= 2 * self._window or always else self._weight_of_window()
+        self._number = number = self._number + 1
+        if number <= 2 * self._window or always:
+            self.weight = 1
+        elif number % self._window == 0 or number == 2 * self._window + 1:
+            self.weight = self._weight_of_window()
         if not self.weight:
             return None
         self._counted += lanes.size * self.weight

@@ -15,7 +15,7 @@ from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
 from windtunnel.emulator.lockstep.barriers import LockstepStalledError
-from windtunnel.emulator.lockstep.compiler import HELPERS, Frame, LockstepGenerator, LockstepKernel, lowered
+from windtunnel.emulator.lockstep.compiler import HELPERS, Frame, LockstepGenerator, LockstepKernel
 from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.work.counter import TRAFFIC, CountedChunk, Group, WorkCounter, counted_branch, plan_of
 from windtunnel.emulator.work.operations import operations_of
@@ -34,12 +34,12 @@ Transpose in CUDA", 2009); newer devices spread addresses by functions that are 
 class _CountingGenerator(LockstepGenerator):
     """Emits the same function, which also counts each run of statements before it executes it."""
 
-    def __init__(self, program: ir.Program, body: list[ir.Stmt]) -> None:
+    def __init__(self, kernel: LockstepKernel) -> None:
         self._condition: Mapping[str, float] = {}
         """The operations of a loop's condition, until its body is emitted."""
         self.runs: list[Mapping[str, float]] = []
         self._branches = 0
-        super().__init__(program, body)
+        super().__init__(kernel.program, kernel.body, kernel.varying)
 
     def block(self, body: Sequence[ir.Stmt], frame: Frame) -> None:
         """Emit statements, in runs that end with a branch or a loop."""
@@ -87,7 +87,7 @@ class CountedKernel:
 
 def compile_counted(kernel: LockstepKernel) -> CountedKernel:
     """Compile a kernel so that it counts what it does."""
-    generator = _CountingGenerator(kernel.program, lowered(kernel.program))
+    generator = _CountingGenerator(kernel)
     source = generator.source()
     names: dict[str, Any] = {**HELPERS, "branch": counted_branch, **generator.constants}
     exec(compile(source, f"<counted {kernel.program.name}>", "exec"), names)  # noqa: S102  as in `compile_lockstep`

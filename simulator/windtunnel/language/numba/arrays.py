@@ -271,25 +271,28 @@ class ArrayReader(DeclarationReader):
     def _strided(
         self, node: ast.AST, dim: Dim, start: Value | None, stop: Value | None, step: Any, origin: list[ir.Expr | None]
     ) -> Dim:
-        """Return the dimension of a slice whose step is known only while the kernel runs; it must be positive."""
+        """Return the dimension of a slice whose step is known only while the kernel runs."""
         line: int = node.lineno  # type: ignore[attr-defined]
         stride = self.hold(converted(self.integer(node, step), I64), "step")
-        if not self.is_nonnegative(stride):
-            self.refuse(
-                node, "a slice with a step that may be negative and is known only while the kernel runs", "a constant"
-            )
         size = converted(copy(dim.size), I64)
-        first = self._bound(node, start, size, False, at_start=True)
-        last = self._bound(node, stop, size, False, at_start=False)
-        span: ir.Expr = ir.Binary(line, "-", last, copy(first), type=I64)
-        span = ir.Binary(line, "max", span, literal(line, 0), type=I64)
-        less = ir.Binary(line, "-", copy(stride), literal(line, 1), type=I64)
-        length = self.hold(
-            ir.Binary(line, "//", ir.Binary(line, "+", span, less, type=I64), copy(stride), type=I64), "length"
-        )
+        ends = ((start, True), (stop, False))
+        up = [self._bound(node, bound, size, False, at_start=at_start) for bound, at_start in ends]
+        first, pace = up[0], copy(stride)
+        span: ir.Expr = ir.Binary(line, "-", copy(up[1]), copy(up[0]), type=I64)
+        if not self.is_nonnegative(stride):
+            falls = self.hold(ir.Binary(line, "<", copy(stride), literal(line, 0), type=BOOL), "falls")
+            down = [self._bound(node, bound, size, True, at_start=at_start) for bound, at_start in ends]
+            first = self.hold(ir.Select(line, copy(falls), down[0], first, type=I64), "first")
+            falling = ir.Binary(line, "-", copy(down[0]), copy(down[1]), type=I64)
+            span = ir.Select(line, copy(falls), falling, span, type=I64)
+            pace = ir.Unary(line, "abs", copy(stride), type=I64)
+        length: ir.Expr = ir.Binary(line, "max", span, literal(line, 0), type=I64)
+        less = ir.Binary(line, "-", pace, literal(line, 1), type=I64)
+        length = ir.Binary(line, "//", ir.Binary(line, "+", length, less, type=I64), copy(pace), type=I64)
+        length = self.hold(length, "length")
         if isinstance(length, ir.Variable):
             self.nonnegative.add(length.name)
-        self._shift(origin, dim, first)
+        self._shift(origin, dim, copy(first))
         return self._stepped(line, dim, length, stride)
 
     def _bound(self, node: ast.AST, given: Value | None, size: ir.Expr, down: bool, *, at_start: bool) -> ir.Expr:
@@ -336,7 +339,13 @@ class ArrayReader(DeclarationReader):
         if isinstance(owner, View) and not owner.dims:
             self.store_value(node, self.element(node, owner, index), value)
             return
-        self.store_value(node, self.part(node, owner, self.indices(index)), value)
+        mark = len(self.blocks[-1])
+        where = self.part(node, owner, self.indices(index))
+        self.store_value(node, where, self.before_effects(node, value, mark))
+
+    def before_effects(self, node: ast.AST, value: Value, mark: int) -> Value:
+        """Return a value that was read when the block had ``mark`` statements, as it was then."""
+        raise NotImplementedError
 
     def store_attribute(self, node: ast.AST, owner: Value, name: str, value: Value) -> None:
         """Assign to ``owner.name``."""

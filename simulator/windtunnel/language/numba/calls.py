@@ -63,21 +63,15 @@ class CallReader(BrainReader):
         """Read a call."""
         del statement
         called = self.expression(node.func)
+        if any(keyword.arg is None for keyword in node.keywords):
+            self.refuse(node, "'**' in a call", "arguments one by one")
+        nodes = [argument.value if isinstance(argument, ast.Starred) else argument for argument in node.args]
+        values = self.in_order([*nodes, *(keyword.value for keyword in node.keywords)])
         given: list[Value] = []
-        for argument in node.args:
-            if isinstance(argument, ast.Starred):
-                given += self.items(argument, self.expression(argument.value))
-                continue
-            given.append(self._argument(self.expression(argument)))
-        named: dict[str, Value] = {}
-        for keyword in node.keywords:
-            if keyword.arg is None:
-                self.refuse(node, "'**' in a call", "arguments one by one")
-            named[keyword.arg] = self._argument(self.expression(keyword.value))
+        for argument, value in zip(node.args, values, strict=False):
+            given += self.items(argument, value) if isinstance(argument, ast.Starred) else [value]
+        named = dict(zip([str(keyword.arg) for keyword in node.keywords], values[len(node.args) :], strict=True))
         return self.call_value(node, called, given, named)
-
-    def _argument(self, value: Value) -> Value:
-        return value
 
     def call_value(self, node: ast.Call, called: Value, given: list[Value], named: Mapping[str, Value]) -> Value:
         """Return the value of a call of something."""

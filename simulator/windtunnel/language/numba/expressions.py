@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from types import ModuleType
 from typing import Any
@@ -29,7 +29,9 @@ from windtunnel.language.numba.values import (
     Unusable,
     Value,
     View,
+    changes,
     literal,
+    memory_of,
 )
 from windtunnel.language.source import UNKNOWN
 from windtunnel.language.types import BOOL, I32, I64, U64
@@ -69,8 +71,8 @@ class ExpressionReader(ArrayReader):
             case ast.Name(id=name):
                 return self._name(node, name)
             case ast.BinOp(left=left, op=op, right=right):
-                first = self.expression(left)
-                return self.binary(node, self.operator(node, op), first, self.expression(right))
+                first, second = self.in_order([left, right])
+                return self.binary(node, self.operator(node, op), first, second)
             case ast.UnaryOp(op=op, operand=operand):
                 return self.unary(node, _UNARY[type(op)], self.expression(operand))
             case ast.Compare():
@@ -82,9 +84,12 @@ class ExpressionReader(ArrayReader):
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 if isinstance(node, ast.List):
                     self.refuse(node, "a list", "a tuple, or cuda.local.array(n, dtype)")
-                return Tup(tuple(self.expression(element) for element in elements))
+                return Tup(tuple(self.loaded(node, value) for value in self.in_order(elements)))
             case ast.Subscript(value=owner, slice=index):
-                return self.element(node, self.expression(owner), index)
+                array = self.expression(owner)
+                if isinstance(array, Tup) and memory_of(array):
+                    array = self.stored(array, "held")
+                return self.element(node, array, index)
             case ast.Attribute(value=owner, attr=name):
                 return self.attribute(node, self.expression(owner), name)
             case ast.Call():
@@ -101,6 +106,34 @@ class ExpressionReader(ArrayReader):
                 self.refuse(
                     node, words_of(node), "numbers, elements of arrays, arithmetic, and calls of known functions"
                 )
+
+    def in_order(self, nodes: Sequence[ast.expr]) -> list[Value]:
+        """Return the values of expressions, each as it is before the effects of those after it."""
+        values: list[Value] = []
+        marks: list[int] = []
+        for node in nodes:
+            values.append(self.expression(node))
+            marks.append(len(self.blocks[-1]))
+        for at in reversed(range(len(values) - 1)):
+            values[at] = self.before_effects(nodes[at], values[at], marks[at])
+        return values
+
+    def before_effects(self, node: ast.AST, value: Value, mark: int) -> Value:
+        """Return a value that was read when the block had ``mark`` statements, as it was then."""
+        block = self.blocks[-1]
+        if mark == len(block):
+            return value
+        own = memory_of(value)
+        if not own or not (changes(block[mark:]) or own == "changes"):
+            return value
+        self.blocks.append([])
+        value = self.stored(self.loaded(node, value), "held")
+        block[mark:mark] = self.blocks.pop()
+        return value
+
+    def loaded(self, node: ast.AST, value: Value) -> Value:
+        """Return an element as the number that it is now, and any other value unchanged."""
+        return self.load(node, value) if isinstance(value, View) and not value.dims and not value.text else value
 
     def operator(self, node: ast.AST, op: ast.operator) -> str:
         """Return the text of an operator."""
@@ -346,7 +379,9 @@ class ExpressionReader(ArrayReader):
         left = self.expression(node.left)
         chain: Value | None = None
         for at, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
+            mark = len(self.blocks[-1])
             right = self.expression(right_node)
+            left = self.before_effects(node.left, left, mark)
             if at < len(node.ops) - 1:
                 right = self.stored(right, "held") if isinstance(right, (Num, Cplx)) else right
             result = self._comparison(node, op, left, right)

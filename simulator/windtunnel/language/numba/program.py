@@ -251,6 +251,7 @@ class _KernelReader(RecursiveReader):
             variables=self.variables,
             declared=self.declared,
             helpers=tuple(self.helpers.values()),
+            spellings=self.spellings,
         )
         return NumbaProgram(program, captured, tuple(self.errors), self.cooperative, tuple(self._taken))
 

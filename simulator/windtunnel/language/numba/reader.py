@@ -80,6 +80,8 @@ class Reader:
         self.changed = False
         self.blocks: list[list[ir.Stmt]] = [[]]
         self.names: set[str] = set()
+        self.spellings: dict[str, str] = {}
+        """The names in the source of the versions of variables."""
         self.variables: dict[str, Scalar] = {}
         self.arrays: dict[str, Array] = {}
         self.declared: dict[str, ir.Declare] = {}
@@ -92,6 +94,8 @@ class Reader:
         self.fastmath = False
         self.cooperative = False
         """Whether the kernel uses the group of the whole grid."""
+        self.changing: set[str] = set()
+        """Variables that are assigned several times: versions where paths join, and counters of loops."""
         self.nonnegative: set[str] = set()
         """Variables that are certainly at least 0, so that an index by one does not wrap around."""
         self.hopeful: dict[str, tuple[Any, ...]] = {}
@@ -126,6 +130,7 @@ class Reader:
             count += 1
             name = f"{stem}_{count}"
         self.names.add(name)
+        self.spellings[name] = stem
         return name
 
     def variable(self, stem: str, kind: Scalar) -> str:
@@ -158,8 +163,20 @@ class Reader:
                 return Cplx(self.hold_always(re, f"{stem}_re"), self.hold_always(im, f"{stem}_im"), kind)
             case Tup(items=items, names=names):
                 return Tup(tuple(self.stored(item, f"{stem}_{number}") for number, item in enumerate(items)), names)
+            case View(dims=dims, origin=origin) if dims:
+                # A slice stays where it is when the variables that its bounds came from change.
+                kept = tuple(Dim(dim.axis, self._fixed(dim.size), self._fixed_or_none(dim.step)) for dim in dims)
+                return replace(value, dims=kept, origin=tuple(map(self._fixed_or_none, origin)))
             case _:
                 return value
+
+    def _fixed(self, e: ir.Expr) -> ir.Expr:
+        """Return a bound of a slice, in a variable that no later statement assigns."""
+        changes = any(isinstance(part, ir.Variable) and part.name in self.changing for part in ir.inside(e))
+        return self.hold_always(copy(e), "bound") if changes else e
+
+    def _fixed_or_none(self, e: ir.Expr | None) -> ir.Expr | None:
+        return None if e is None else self._fixed(e)
 
     def hold_always(self, e: ir.Expr, stem: str) -> ir.Expr:
         """Assign a value to a new variable, and return it."""
@@ -326,7 +343,7 @@ class Reader:
                 made = number_of(0, value)
                 return like if made is None else self.slot(name, made)
             case Num(unit=unit):
-                return Num(self.read(0, self.variable(name, like.type)), unit)
+                return Num(self.read(0, self._slot_variable(name, like.type)), unit)
             case Cplx(type=kind):
                 parts = [self.read(0, self.variable(f"{name}_{part}", kind.part)) for part in ("re", "im")]
                 return Cplx(parts[0], parts[1], kind)
@@ -335,7 +352,7 @@ class Reader:
             case View():
 
                 def new(stem: str) -> ir.Expr:
-                    return self.read(0, self.variable(f"{name}_{stem}", I64))
+                    return self.read(0, self._slot_variable(f"{name}_{stem}", I64))
 
                 origin = tuple(new("start") for _ in like.origin)
                 dims = tuple(Dim(dim.axis, new("size"), new("step")) for dim in like.dims)
@@ -345,6 +362,11 @@ class Reader:
                 return replace(like, dims=dims, origin=origin)
             case _:
                 return like
+
+    def _slot_variable(self, name: str, kind: Scalar) -> str:
+        made = self.variable(name, kind)
+        self.changing.add(made)
+        return made
 
     def assign_slot(self, line: int, slot: Value, value: Value) -> None:
         """Emit the assignment of a value to the variables of a slot."""
@@ -379,7 +401,7 @@ class Reader:
 
     def _set(self, line: int, name: str, e: ir.Expr) -> None:
         if not (isinstance(e, ir.Variable) and e.name == name):
-            self.emit(ir.Assign(line, name, e))
+            self.emit(ir.Assign(line, name, _version(e)))
         key = self.hopeful.get(name)
         if key is not None and key not in self.negative and not self.is_nonnegative(e):
             self.negative.add(key)
@@ -465,6 +487,15 @@ def as_type(e: ir.Expr, kind: Scalar) -> ir.Expr:
     if BOOL in (e.type, kind):
         return converted(e, kind)
     return ir.Call(e.line, f"bits.as_{kind.name}", [e], type=kind)
+
+
+def _version(e: ir.Expr) -> ir.Expr:
+    """Return a variable's version, which another one copies whether or not it is assigned."""
+    if isinstance(e, ir.Variable):
+        return ir.Variable(e.line, e.name, type=e.type, copied=True)
+    if isinstance(e, ir.Convert) and isinstance(e.operand, (ir.Variable, ir.Convert)):
+        return ir.Convert(e.line, e.to, _version(e.operand), type=e.type)
+    return e
 
 
 def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:

@@ -21,6 +21,7 @@ from windtunnel.language.numba.values import (
     Value,
     View,
     literal,
+    memory_of,
 )
 from windtunnel.language.returns import without_returns
 from windtunnel.language.types import BOOL, I32, I64, U64, Scalar
@@ -111,7 +112,7 @@ class StatementReader(CallReader):
         made = self.expression(value)
         self.naming = "held"
         if len(targets) > 1:
-            made = self.stored(made, "held")
+            made = self.stored(self.loaded(value, made), "held")
         for target in targets:
             self.assign(target, made, value)
         del node
@@ -135,7 +136,7 @@ class StatementReader(CallReader):
                 items = self.items(node, value)
                 if len(items) != len(targets):
                     self.refuse(target, f"{len(targets)} names for {len(items)} values", "equally many")
-                held = [self.stored(item, "held") for item in items]
+                held = [self.stored(self.loaded(node, item), "held") for item in items]
                 for inner, item in zip(targets, held, strict=True):
                     self.assign(inner, item, node)
             case _:
@@ -151,7 +152,9 @@ class StatementReader(CallReader):
             case ast.Subscript(value=owner, slice=index):
                 where = self.held_index(self.element(node, self.expression(owner), index))
                 old = self.numeric(node, where) if isinstance(where, View) and not where.dims else where
-                made = self.binary(node, op, old, self.expression(node.value))
+                mark = len(self.blocks[-1])
+                by = self.expression(node.value)
+                made = self.binary(node, op, self.before_effects(owner, old, mark), by)
                 self.store_value(node, where, made)
             case ast.Attribute(value=owner, attr=name):
                 target = self.expression(owner)
@@ -246,9 +249,13 @@ class StatementReader(CallReader):
             moved.append((head, value))
         # A version at the head may be read by the assignment to another: x, y = y, x.
         if len(moved) > 1:
-            moved = [(head, self.stored(value, "held") if _swaps(value, moved) else value) for head, value in moved]
+            moved = [(head, self._apart(value, moved)) for head, value in moved]
         for head, value in moved:
             self.assign_slot(line, head, value)
+
+    def _apart(self, value: Value, moved: Sequence[tuple[Value, Value]]) -> Value:
+        """Return a value that does not change when the other versions are moved to a loop's head."""
+        return self.stored(value, "held") if isinstance(value, View) or _swaps(value, moved) else value
 
     def _learn(self, key: tuple[object, ...], value: Value) -> None:
         made = self.slot_type(value)
@@ -315,6 +322,8 @@ class StatementReader(CallReader):
 
     def _for(self, node: ast.For) -> None:
         source = self.expression(node.iter)
+        if not isinstance(source, View):
+            source = self._evaluated(source)
         if isinstance(source, Generated) and source.kind == "range":
             self._counted(node, source)
             return
@@ -326,6 +335,16 @@ class StatementReader(CallReader):
         self._counted(
             node, Generated("range", (Num(literal(node.lineno, 0)), Num(held), Num(literal(node.lineno, 1)))), source
         )
+
+    def _evaluated(self, source: Value) -> Value:
+        """Return what a loop iterates over, with the items of tuples as they are before the loop."""
+        match source:
+            case Generated(kind=kind, items=items) if kind != "range":
+                return Generated(kind, tuple(map(self._evaluated, items)))
+            case Tup() if memory_of(source):
+                return self.stored(source, "item")
+            case _:
+                return source
 
     def _counted(self, node: ast.For, source: Generated, over: Value | None = None) -> None:
         line = node.lineno
@@ -343,6 +362,7 @@ class StatementReader(CallReader):
             self.emit(ir.Assign(line, loop.broke, literal(line, False, BOOL)))
         env = dict(self.frame.env)
         counter = self.variable(targets[0] if len(targets) == 1 and over is None else "counter", kind)
+        self.changing.add(counter)
         # A counter that rises from 0 on is an index that does not wrap around.
         if self.is_nonnegative(start) and self.is_nonnegative(step):
             self.nonnegative.add(counter)

@@ -6,7 +6,7 @@ and a complex number is a pair of floats, so that the tree holds numbers and ele
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -199,3 +199,32 @@ class Unusable(Value):
 def literal(line: int, value: float | bool, kind: Scalar = I64) -> ir.Literal:
     """Return a typed literal."""
     return ir.Literal(line, value, type=kind)
+
+
+def memory_of(value: Value) -> str:
+    """Return whether a value ``reads`` memory or ``changes`` it when it is evaluated; nothing otherwise."""
+    match value:
+        case View(dims=()):
+            return "reads"
+        case Num(expr=expr):
+            parts: tuple[ir.Expr, ...] = (expr,)
+        case Cplx(re=re, im=im):
+            parts = (re, im)
+        case Tup(items=items):
+            found = {memory_of(item) for item in items}
+            return "changes" if "changes" in found else "reads" if "reads" in found else ""
+        case _:
+            return ""
+    inner = [e for part in parts for e in ir.inside(part)]
+    if any(isinstance(e, (ir.Atomic, ir.Warp)) and getattr(e, "op", "") not in ("lane", "warp_size") for e in inner):
+        return "changes"
+    return "reads" if any(isinstance(e, ir.Load) for e in inner) else ""
+
+
+def changes(body: Sequence[ir.Stmt]) -> bool:
+    """Return whether statements change memory, or wait for threads that may."""
+    return any(
+        isinstance(statement, (ir.Store, ir.Barrier))
+        or any(isinstance(e, (ir.Atomic, ir.Warp)) for e in ir.expressions(statement))
+        for statement in ir.walk(body)
+    )

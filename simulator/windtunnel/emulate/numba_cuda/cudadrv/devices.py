@@ -160,6 +160,13 @@ class Context:
         """Return the default stream."""
         return factories["default_stream"]()
 
+    get_legacy_default_stream = get_default_stream
+
+    def can_access_peer(self, peer_context: int) -> bool:
+        """Return whether another device's memory can be accessed: there is one device."""
+        del peer_context
+        return False
+
     @contextmanager
     def defer_cleanup(self) -> Iterator[None]:
         """Do nothing: memory is freed when nothing refers to it."""
