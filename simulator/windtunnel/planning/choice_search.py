@@ -420,14 +420,14 @@ class ChoiceSearch:
     def candidate_entries(self) -> list[CandidateEntry]:
         """Return each candidate, what its times rest on, and why no fleet of it alone meets the targets by value."""
         prepared, search, reasons = self.run, self.search, Reasons(self.candidates, self.targets)
-        accuracies = model_accuracy(prepared.compiled, prepared.classes)
         found = [e.counts for e in self.evaluations() if e.meets.value]
         entries = []
         for i, name in enumerate(self.names):
             label = self.devices[i].label
             # Where another choice is as good, the search by value does not look for it; that with confidence may.
             alone = None if any(sum(c) == c[i] for c in found) else search.alone.get(i)
-            error = widest_error(accuracies, label)
+            own = {key: program for key, program in prepared.compiled.items() if key[0] == i}
+            error = widest_error(model_accuracy(own, prepared.classes), label)
             more = tuple((1 + alone.count if alone else 0) if i == j else 0 for j in range(self.entries))
             lower_bound = float(self.space.lower_bound(np.array([more]))[0])
             reason = reasons.of_entry(prepared, i, alone, error, lower_bound)

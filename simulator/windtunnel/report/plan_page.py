@@ -178,7 +178,9 @@ def _choices(plan: PlanResult) -> Markup | None:
     header, *rows = choice_rows(plan)
     text = "Values that a whole fleet shares. Combinations that cannot be better than the best fleet are not simulated."
     left_out = [page.remark("Left out", line) for line in excluded_rows(plan)]
-    table = page.table("The best fleet for each combination of the searched values", header, rows, words=(0, 1))
+    table = page.table(
+        "The best fleet by value for each combination of the searched values", header, rows, words=(0, 1)
+    )
     return page.section("choices", "Searched values", page.prose(text), table, *left_out)
 
 

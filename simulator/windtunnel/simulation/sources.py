@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.core.device import Device
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.results.plan import TimeError
+from windtunnel.core.results.plan import PARTLY, TimeError
 from windtunnel.core.results.run import DeviceAccuracy, ModelInput, OperationContext
 from windtunnel.core.units import to_unit
 
@@ -97,11 +97,13 @@ def widest_error(accuracies: Sequence[DeviceAccuracy], device: str) -> TimeError
     The parts of a step are not operations of their own here, because their errors are not all at their ends at once.
     """
     errors = []
+    parts = {row.accuracy.basis for row in accuracies if row.device == device and row.part_of == "step"}
     for accuracy in (row.accuracy for row in accuracies if row.device == device and row.part_of is None):
         half = accuracy.interval_half_width
         factor = accuracy.error_factor if half is None else 1 + half
         if factor is not None:
-            errors.append(TimeError(factor, accuracy.op, accuracy.basis))
+            partly = accuracy.op == "step" and accuracy.basis != "measured" and "measured" in parts
+            errors.append(TimeError(factor, accuracy.op, PARTLY if partly else accuracy.basis))
     return max(errors, key=lambda error: (error.factor, error.op), default=None)
 
 
