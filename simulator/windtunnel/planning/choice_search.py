@@ -88,6 +88,7 @@ class ChoiceSearch:
         return np.array(prices)
 
     def _check(self) -> None:
+        policy_of(self.scenario)  # raises InputError for a name that is unknown
         for i, entry in enumerate(self.scenario.fleet):
             if entry.real is not None:
                 raise InputError(

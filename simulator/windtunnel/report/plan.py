@@ -392,7 +392,7 @@ def _settings(policy: object) -> str:
 
 def _held(plan: PlanResult) -> str:
     """Return what every fleet has in common: the policy, the formats of the models, and the other keys by name."""
-    parts = [_settings(plan.held.get("policy"))]
+    parts = [_settings(plan.held["policy"])] if "policy" in plan.held else []
     models, others = plan.held.get("models"), [key for key in plan.held if key not in ("policy", "models")]
     for name, model in models.items() if isinstance(models, Mapping) else ():
         formats = {key: model[key] for key in ("weights", "kv_dtype") if isinstance(model, Mapping) and model.get(key)}
@@ -453,8 +453,8 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     rows.append(
         (
             "searched",
-            f"numbers of devices ({_numbers(search.max)}; fleets{search.limit or ' of any entries'}){keys}; "
-            f"held: {_held(plan)}",
+            f"numbers of devices ({_numbers(search.max)}; fleets{search.limit or ' of any entries'}){keys}"
+            + (f"; held: {held}" if (held := _held(plan)) else ""),
         )
     )
     rows += [("left out", line) for line in excluded_rows(plan)]

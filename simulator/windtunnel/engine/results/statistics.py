@@ -370,9 +370,9 @@ def jobs_needed(estimate: Estimate, error: float, jobs_so_far: int) -> int:
     return math.ceil(jobs_so_far * min(max(factor, _MIN_GROWTH), _MAX_GROWTH))
 
 
-def student(degrees: float) -> float:
-    """Return Student's t for a two-sided interval of 95%."""
+def student(degrees: float, confidence: float = 0.95) -> float:
+    """Return Student's t for a two-sided interval."""
     from scipy.special import stdtrit
 
     quantile: Callable[[float, float], float] = stdtrit
-    return float(quantile(max(degrees, 1.2), 0.975))
+    return float(quantile(max(degrees, 1.2), (1.0 + confidence) / 2.0))
