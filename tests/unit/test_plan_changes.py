@@ -70,6 +70,22 @@ def test_a_policy_that_does_not_exist_is_an_error_and_no_value_that_is_left_out(
         planned(plan={**SPEEDS["plan"], "search": search})
 
 
+def test_a_searched_group_that_is_larger_than_the_limit_is_left_out_and_the_others_are_searched() -> None:
+    models = {"chat": {"catalogue": "llama-3.1-8b"}}
+    work = {**SPEEDS["workload"][0], "ops": [{"generate": {"model": "chat", "prompt": 50, "output": 4}}]}
+    work["arrivals"] = {"process": "poisson", "rate": "4 /s"}
+    fleet = [{"device": "h100-sxm-80gb", "price": "3 USD/h"}]
+    options = {"max": 2, "loads": [], "replications": 2, "search": {"fleet[0].group.tensor": [1, 4]}}
+    keys = {"models": models, "workload": [work], "fleet": fleet, "plan": options, "stop": {"jobs": 30}}
+    policy = {"name": "least-loaded", "batch": {"kind": "continuous", "size": 8, "tokens": 256}}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("windtunnel.planning.planner.assumptions", lambda *_: None)
+        found = planned(**keys, policy=policy, targets=["ttft p95 <= 1 s"])
+    assert found.fleets[0].configuration[0].settings == {"fleet[0].group.tensor": 1}
+    (left_out,) = found.excluded
+    assert left_out.values == {"fleet[0].group.tensor": 4} and "plan.max allows 2 devices" in left_out.reason
+
+
 def _told(counts: Counts, choice: int, *, meets: bool = True, device: str = "") -> Evaluation:
     """An evaluation of which only the verdict and the fleet matter."""
     accuracy = [DeviceAccuracy(device, _accuracy("step", "transfer", 1.5))] if device else []

@@ -200,23 +200,24 @@ class ChoiceSearch:
         stated = self.options.max
         counts = []
         for i, need in enumerate(self._needs(bounds)):
-            size = self.scenario.fleet[i].group_size
             if isinstance(stated, int):
-                counts.append(self._groups(stated, size, "max"))
+                counts.append(self._groups(stated, i, "max"))
             elif isinstance(stated, dict) and self.bases[i] in stated:
-                counts.append(self._groups(stated[self.bases[i]], size, "max", self.bases[i]))
+                counts.append(self._groups(stated[self.bases[i]], i, "max", self.bases[i]))
             elif i in self.scaled:
                 counts.append(self.scaled[i].max)
             else:
                 counts.append(max(8, math.ceil(4 * need)) if math.isfinite(need) else 8)
         return tuple(counts)
 
-    def _groups(self, devices: int, size: int, *path: str) -> int:
-        """Return how many groups of ``size`` so many devices are; raises InputError if they are not even one."""
+    def _groups(self, devices: int, entry: int, *path: str) -> int:
+        """Return how many groups of an entry so many devices are; raises InputError if they are not even one."""
+        size = self.scenario.fleet[entry].group_size
         if devices < size:
+            searched = bool(self.choice.alternatives[entry].values)
             raise InputError(
-                f"{devices} devices are less than a group of {size}",
-                where=self.scenario.where("plan", *path),
+                f"plan.max allows {devices} devices, which are less than a group of {size}",
+                where=self.scenario.where(*(("fleet", entry) if searched else ("plan", *path))),
                 expected=f"at least {size}",
             )
         return devices // size
