@@ -110,6 +110,8 @@ def recommendation(plan: PlanResult) -> str:
     targets = all_of(len(best.targets)).lower()
     spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
     fleet = best.text.replace("; ", ", ")
+    if any(entry.device not in (*entry.entry.split(), "server") for entry in best.configuration):
+        fleet += f" ({' + '.join(f'{count:,} × {device}' for device, count in best.devices.items())})"
     month = f"{best.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
     if not best.meets.confidence:
         return f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
