@@ -70,6 +70,12 @@ def test_a_policy_that_does_not_exist_is_an_error_and_no_value_that_is_left_out(
         planned(plan={**SPEEDS["plan"], "search": search})
 
 
+@pytest.mark.parametrize("objective", ["power", "carbon"])
+def test_devices_whose_power_is_unknown_are_not_taken_for_those_with_the_least(objective: str) -> None:
+    with pytest.raises(InputError, match=f"the objective {objective} needs the power of every candidate; slow"):
+        planned(plan={"max": 1, "loads": [], "objective": objective}, site={"carbon": "350 g/kWh"})
+
+
 def test_a_searched_group_that_is_larger_than_the_limit_is_left_out_and_the_others_are_searched() -> None:
     models = {"chat": {"catalogue": "llama-3.1-8b"}}
     work = {**SPEEDS["workload"][0], "ops": [{"generate": {"model": "chat", "prompt": 50, "output": 4}}]}

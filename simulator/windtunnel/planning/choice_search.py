@@ -124,6 +124,14 @@ class ChoiceSearch:
     def prepare(self) -> None:
         """Prepare the run and compute the lower bounds; raises InputError if a device cannot run what it is asked."""
         self.run = self.prepared(self.scenario)
+        for fleet_class in self.run.classes:
+            if self.options.objective in ("power", "carbon") and not fleet_class.limit_w:
+                raise InputError(
+                    f"the objective {self.options.objective} needs the power of every candidate; "
+                    f"{fleet_class.name} has none",
+                    where=self.scenario.where("fleet", fleet_class.number),
+                    expected="power: {idle: 60 W, max: 300 W}",
+                )
         demand = minimum_demand(self.run)
         if demand.losses:
             if not any(target.metric == "completed" for target in self.targets):
