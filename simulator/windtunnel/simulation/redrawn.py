@@ -21,7 +21,7 @@ RUNS = 8
 FIRST_RUNS = 3
 """The number of redrawn runs after which targets that are conclusively met are decided."""
 FIRST_LOOK = 0.99
-"""The confidence of the intervals by which they are decided then. Two looks at intervals of 95% err nearly twice as
+"""The confidence of the intervals by which they are decided then. Two looks at intervals of 95% err 1.6 times as
 often as one (``reports/benchmarks/coverage.md``)."""
 _MOST_EVENTS = {"compiled": 1_250_000, "process": 25_000}
 """The number of jobs and intervals of a run above which it is redrawn only on request, by the engine that redraws it.
