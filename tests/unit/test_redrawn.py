@@ -313,5 +313,5 @@ def test_three_redrawn_runs_decide_the_targets_of_a_plan_only_by_intervals_of_99
     monkeypatch.setattr("windtunnel.engine.results.redrawn.values_of", lambda *_: [])
     monkeypatch.setattr("windtunnel.engine.results.redrawn.with_redrawn", judged)
     none: Any = None
-    simulated._redrawn(first, none, "process", 8, decide=True)
+    simulated._redrawn(first, none, "process", 8, processes=1, decide=True)
     assert len(made) == runs
