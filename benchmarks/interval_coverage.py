@@ -31,7 +31,7 @@ from windtunnel.engine.results.statistics import STATISTICS, estimates, jobs_nee
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.wave_coverage import serving_part, waves_part
+from benchmarks.wave_coverage import looks_part, serving_part, waves_part
 from tests.theory.queueing import MMc, mg1_mean_wait_s
 
 CV = 2.0
@@ -556,6 +556,7 @@ PARTS: dict[str, Callable[..., Iterable[str]]] = {
     "growth": growth_part,
     "stopping": stopping_part,
     "waves": waves_part,
+    "looks": looks_part,
     "serving": serving_part,
 }
 

@@ -1,4 +1,4 @@
-"""Interval coverage where the load comes in waves: two parts of `benchmarks/interval_coverage.py`.
+"""Interval coverage where the load comes in waves: three parts of `benchmarks/interval_coverage.py`.
 
 The true value of a source is that of all jobs of many draws from it. A source that is a process is redrawn from the
 process. A trace is one draw from a source that the method does not know.
@@ -26,7 +26,7 @@ from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import STATISTICS, estimates, widen_to_waiting
 from windtunnel.engine.results.times import times_of
 from windtunnel.scenario.read import scenario_from_data
-from windtunnel.simulation.redrawn import RUNS
+from windtunnel.simulation.redrawn import FIRST_LOOK, FIRST_RUNS, RUNS
 from windtunnel.simulation.run import prepare_run, simulate
 from windtunnel_models.catalogue import shipped_catalogue
 
@@ -224,6 +224,75 @@ def waves_part(pool: Pool, runs: int) -> Iterable[str]:
         for method, counts in methods.items():
             yield cell_line(f"| {'trace' if traced else 'process'} | {source} | {method}", runs, counts)
     yield ""
+
+
+# Plans look at the intervals of a few redrawn runs first, and make the others where these do not decide.
+
+Beyond = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def look(task: tuple[str, bool, int]) -> Beyond:
+    """By statistic, the share of runs whose true value is above the upper bound of an interval that a plan looks at.
+
+    It is that from all redrawn runs; or also that from the first of them with 95%, or with the confidence of a plan.
+    """
+    source, traced, runs = task
+    arrivals, truth = (TRACES if traced else PROCESSES)[source], _truth(source, traced)
+    beyond = np.zeros((3, runs, len(STATISTICS)), dtype=bool)
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, zlib.crc32(source.encode())])
+        times = arrivals(rng)
+        sizes = _sizes(rng, len(times))
+        own = _statistics(_latencies(times, sizes)[0])
+        ticks = np.rint(times * 1e6).astype(np.int64)
+        half = window(ticks) if traced else 0
+        values = np.array([_redrawn_values(arrivals, ticks, sizes, rng, half, traced) for _ in range(RUNS)])
+        for i, right in enumerate(truth.tolist()):
+            for n, (number, confidence) in enumerate(((RUNS, 0.95), (FIRST_RUNS, 0.95), (FIRST_RUNS, FIRST_LOOK))):
+                redrawn_values = values[:number, i]
+                found = interval(float(own[i]), redrawn_values, float(own[0]), traced=traced, confidence=confidence)
+                beyond[n, seed, i] = found.high is not None and found.high < right
+    late, early, sure = beyond
+    return late.mean(axis=0), (late | early).mean(axis=0), (late | sure).mean(axis=0)
+
+
+def _redrawn_values(
+    arrivals: Arrivals, ticks: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, half: int, traced: bool
+) -> np.ndarray:
+    if traced:
+        again, chosen = redrawn(ticks, rng, half)
+        return _statistics(_latencies(again / 1e6, sizes[chosen])[0])
+    others = arrivals(rng)
+    return _statistics(_latencies(others, _sizes(rng, len(others)))[0])
+
+
+def looks_part(pool: Pool, runs: int) -> Iterable[str]:
+    """The table of what the first look of a plan at its redrawn runs does to its confidence."""
+    tasks = [(s, False, runs) for s in PROCESSES] + [(s, True, runs) for s in TRACES]
+    yield "## Two looks at redrawn runs\n"
+    yield (
+        f"A plan looks at the intervals of the first {FIRST_RUNS} redrawn runs, and makes all {RUNS} only if these do "
+        f"not decide the targets. The table has the share of {runs} runs in which the true value is above the upper "
+        "bound of the interval, so that a fleet which misses a limit just below that value would be taken for one that "
+        f"meets it (2.5% is nominal): by all {RUNS} runs alone, with a first look at intervals of 95%, and with a "
+        f"first look at intervals of {FIRST_LOOK:.0%}, as plans do. "
+        f"Queues and true values as above ({TRUTH_RUNS} other draws).\n"
+    )
+    yield "| arrivals | source | " + " | ".join(STATISTICS) + " |\n|---|---|" + "---|" * len(STATISTICS)
+    total = np.zeros((3, len(STATISTICS)))
+    for (source, traced, _), found in zip(tasks, pool.imap(look, tasks, chunksize=1), strict=True):
+        total += found
+        yield _look_line(f"| {'trace' if traced else 'process'} | {source} |", np.array(found))
+    yield _look_line("| | mean of all |", total / len(tasks))
+    yield ""
+
+
+def _look_line(head: str, found: np.ndarray) -> str:
+    return (
+        head
+        + " | ".join([""] + [" / ".join(f"{share:.1%}" for share in column) for column in found.T]).removeprefix(" |")
+        + " |"
+    )
 
 
 # Continuous batching.

@@ -252,7 +252,8 @@ def check_answer(found: PlanResult, truth: Truth) -> None:
         assert [(c.entry, c.count) for c in fleet.configuration] == list(fleet.entries.items())
     texts = {fleet.text: fleet for fleet in found.simulated}
     if found.explanation.next_cheapest is not None and found.explanation.next_cheapest.fleet in texts:
-        assert not texts[found.explanation.next_cheapest.fleet].meets.value
+        below, best = texts[found.explanation.next_cheapest.fleet].meets, found.fleets[found.recommended].meets
+        assert not (below.confidence if best.confidence else below.value)
     assert (found.explanation.price_of_confidence is None) == found.fleets[0].meets.confidence
 
 

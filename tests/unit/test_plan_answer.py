@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ import pytest
 
 from windtunnel.app.plan import plan
 from windtunnel.core.errors import InputError
+from windtunnel.core.recording import Recording
 from windtunnel.core.results.plan import PlanResult
 from windtunnel.engine.choice import run_on
 from windtunnel.engine.prepare import decoder_cache
 from windtunnel.engine.prepare.decoding import DecoderCosts
-from windtunnel.engine.results.lost import TargetsLostError, watch_of
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.process import engine as process
+from windtunnel.engine.results.lost import TargetsLostError, Watch, watch_of
 from windtunnel.planning import simulate as simulating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.choice_search import ChoiceSearch
@@ -288,6 +292,39 @@ def test_a_run_that_ends_when_a_target_is_lost_has_the_verdict_of_the_whole_run_
     ):
         other = scenario_from_data({**BUSY, "targets": ["ttft p95 <= 250 ms", "completed >= 99 %"], **keys})
         assert watch_of(prepare_run(other, KNOWN), other.parsed_targets()) is None
+
+
+def test_a_run_that_is_begun_anew_when_its_machine_code_is_there_is_ended_as_if_it_was_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario = scenario_from_data(BUSY | {"targets": ["itl p95 of chat <= 16 ms"]})
+    prepared, targets = prepare_run(variant(scenario, Case((1,))), KNOWN), scenario.parsed_targets()
+    with pytest.raises(TargetsLostError) as whole:
+        run_on("process", prepared, None, once := watch_of(prepared, targets))
+    watch, asked, begun = watch_of(prepared, targets), 0, 0
+    assert watch is not None and once is not None
+
+    def is_stored() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == whole.value.jobs // 8 - 1
+
+    def run_anew(again: PreparedRun, _progress: object, the_same: Watch) -> Recording:
+        nonlocal begun
+        begun += 1
+        assert the_same is watch
+        return process.run(again, None, watch)
+
+    monkeypatch.setattr("windtunnel.engine.process.engine._REPORT_MASK", 7)
+    missing = {"the kernel": SimpleNamespace(is_stored=is_stored)}
+    monkeypatch.setattr("windtunnel.engine.compiled.kernels.missing_code", lambda _prepared: missing)
+    monkeypatch.setattr("windtunnel.engine.compiled.background.started", lambda _missing: True)
+    monkeypatch.setattr("windtunnel.engine.compiled.run.run", run_anew)
+    with pytest.raises(TargetsLostError) as anew:
+        run_on("compiled", prepared, None, watch)
+    assert begun == 1 and whole.value.jobs > 2 * watch.block
+    assert (anew.value.jobs, anew.value.lost) == (whole.value.jobs, whole.value.lost)
+    assert watch._gaps == once._gaps, "no gap of the run that was left counts"
 
 
 @pytest.mark.parametrize("most", [4, 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -292,3 +293,25 @@ def test_a_process_with_waves_is_drawn_anew_for_its_intervals(queue: Any, proces
 
 def test_arrivals_at_a_constant_rate_keep_the_intervals_of_one_run(queue: Any) -> None:
     assert ran(queue()).statistics.redrawn is None
+
+
+@pytest.mark.parametrize(("sure_at", "runs"), [((0.95,), 8), ((0.95, 0.99), 3), ((0.99,), 8), ((), 8)])
+def test_three_redrawn_runs_decide_the_targets_of_a_plan_only_by_intervals_of_99_percent(
+    sure_at: tuple[float, ...], runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judged(_result: Any, _runs: Any, _about: Any, _targets: Any, confidence: float = 0.95) -> Any:
+        certain = "conclusive" if confidence in sure_at else "inconclusive"
+        return SimpleNamespace(targets=[SimpleNamespace(met=True, confidence=certain)])
+
+    made: list[int] = []
+    arrivals = SimpleNamespace(stationary=False)
+    scenario = SimpleNamespace(seed=1, parsed_targets=list, workload=[SimpleNamespace(arrivals=arrivals)])
+    first: Any = SimpleNamespace(scenario=scenario, workloads=[], redrawn=made.append)
+    monkeypatch.setattr(simulated, "replace", lambda prepared, times_only: prepared)
+    monkeypatch.setattr("windtunnel.engine.choice.run_on", lambda _engine, _prepared: None)
+    monkeypatch.setattr("windtunnel.engine.results.invariants.check", lambda _recording, steps: None)
+    monkeypatch.setattr("windtunnel.engine.results.redrawn.values_of", lambda *_: [])
+    monkeypatch.setattr("windtunnel.engine.results.redrawn.with_redrawn", judged)
+    none: Any = None
+    simulated._redrawn(first, none, "process", 8, processes=1, decide=True)
+    assert len(made) == runs

@@ -246,6 +246,15 @@ class Candidates:
         """Return the devices of a fleet by entry, without entries of which it has none."""
         return {name: int(n) * size for name, n, size in zip(self.names, counts, self.sizes, strict=True) if n}
 
+    def priced(self, counts: Sequence[int]) -> dict[tuple[str, float], int]:
+        """Return the devices of a fleet by the entry of the scenario that states their price, and by the price."""
+        devices: dict[tuple[str, float], int] = {}
+        for alternative, price, n, size in zip(self.choice.alternatives, self.prices, counts, self.sizes, strict=True):
+            if n:
+                key = alternative.base, float(f"{price / size:.9g}")
+                devices[key] = devices.get(key, 0) + n * size
+        return devices
+
     def text(self, counts: Sequence[int]) -> str:
         """Return a fleet as text, such as ``2 × large + 1 to 3 × small``, where the entry ``small`` is scaled."""
         devices = [n * size for n, size in zip(counts, self.sizes, strict=True)]

@@ -88,6 +88,7 @@ class ChoiceSearch:
         return np.array(prices)
 
     def _check(self) -> None:
+        policy_of(self.scenario)  # raises InputError for a name that is unknown
         for i, entry in enumerate(self.scenario.fleet):
             if entry.real is not None:
                 raise InputError(
@@ -123,6 +124,14 @@ class ChoiceSearch:
     def prepare(self) -> None:
         """Prepare the run and compute the lower bounds; raises InputError if a device cannot run what it is asked."""
         self.run = self.prepared(self.scenario)
+        for fleet_class in self.run.classes:
+            if self.options.objective in ("power", "carbon") and not fleet_class.limit_w:
+                raise InputError(
+                    f"the objective {self.options.objective} needs the power of every candidate; "
+                    f"{fleet_class.name} has none",
+                    where=self.scenario.where("fleet", fleet_class.number),
+                    expected="power: {idle: 60 W, max: 300 W}",
+                )
         demand = minimum_demand(self.run)
         if demand.losses:
             if not any(target.metric == "completed" for target in self.targets):
@@ -199,23 +208,24 @@ class ChoiceSearch:
         stated = self.options.max
         counts = []
         for i, need in enumerate(self._needs(bounds)):
-            size = self.scenario.fleet[i].group_size
             if isinstance(stated, int):
-                counts.append(self._groups(stated, size, "max"))
+                counts.append(self._groups(stated, i, "max"))
             elif isinstance(stated, dict) and self.bases[i] in stated:
-                counts.append(self._groups(stated[self.bases[i]], size, "max", self.bases[i]))
+                counts.append(self._groups(stated[self.bases[i]], i, "max", self.bases[i]))
             elif i in self.scaled:
                 counts.append(self.scaled[i].max)
             else:
                 counts.append(max(8, math.ceil(4 * need)) if math.isfinite(need) else 8)
         return tuple(counts)
 
-    def _groups(self, devices: int, size: int, *path: str) -> int:
-        """Return how many groups of ``size`` so many devices are; raises InputError if they are not even one."""
+    def _groups(self, devices: int, entry: int, *path: str) -> int:
+        """Return how many groups of an entry so many devices are; raises InputError if they are not even one."""
+        size = self.scenario.fleet[entry].group_size
         if devices < size:
+            searched = bool(self.choice.alternatives[entry].values)
             raise InputError(
-                f"{devices} devices are less than a group of {size}",
-                where=self.scenario.where("plan", *path),
+                f"plan.max allows {devices} devices, which are less than a group of {size}",
+                where=self.scenario.where(*(("fleet", entry) if searched else ("plan", *path))),
                 expected=f"at least {size}",
             )
         return devices // size
@@ -420,14 +430,14 @@ class ChoiceSearch:
     def candidate_entries(self) -> list[CandidateEntry]:
         """Return each candidate, what its times rest on, and why no fleet of it alone meets the targets by value."""
         prepared, search, reasons = self.run, self.search, Reasons(self.candidates, self.targets)
-        accuracies = model_accuracy(prepared.compiled, prepared.classes)
         found = [e.counts for e in self.evaluations() if e.meets.value]
         entries = []
         for i, name in enumerate(self.names):
             label = self.devices[i].label
             # Where another choice is as good, the search by value does not look for it; that with confidence may.
             alone = None if any(sum(c) == c[i] for c in found) else search.alone.get(i)
-            error = widest_error(accuracies, label)
+            own = {key: program for key, program in prepared.compiled.items() if key[0] == i}
+            error = widest_error(model_accuracy(own, prepared.classes), label)
             more = tuple((1 + alone.count if alone else 0) if i == j else 0 for j in range(self.entries))
             lower_bound = float(self.space.lower_bound(np.array([more]))[0])
             reason = reasons.of_entry(prepared, i, alone, error, lower_bound)

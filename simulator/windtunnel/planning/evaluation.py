@@ -201,9 +201,9 @@ def explained_by_interval(before: JudgedTarget, after: JudgedTarget) -> bool:
 # Choosing among evaluations.
 
 
-def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective: str) -> Evaluation | None:
-    """Return the most expensive of the simulated fleets that cost less than ``best`` and miss a target."""
-    failed = [e for e in evaluations if not e.meets.value and e.objective(objective) < best.objective(objective)]
+def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective: str, goal: str) -> Evaluation | None:
+    """Return the most expensive of the simulated fleets that cost less than ``best`` and do not reach ``goal``."""
+    failed = [e for e in evaluations if not e.reaches(goal) and e.objective(objective) < best.objective(objective)]
     return max(failed, key=lambda e: (e.objective(objective), e.choice, e.counts), default=None)
 
 

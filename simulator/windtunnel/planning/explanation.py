@@ -54,8 +54,9 @@ def explain(
             search=[],
         )
     best, first = fleets[evaluating.recommended(fleets)], fleets[0]
-    objective = choices[first.choice].plan.objective
-    below = evaluating.next_cheapest(evaluations, first, objective) or _one_less(choices[first.choice], first)
+    goal = "confidence" if best.meets.confidence else "value"
+    objective = choices[best.choice].plan.objective
+    below = evaluating.next_cheapest(evaluations, best, objective, goal) or _one_less(choices[best.choice], best, goal)
     cheaper = None
     if below is not None:
         below = choices[below.choice].whole(below)
@@ -64,16 +65,15 @@ def explain(
             objective_text=choices[below.choice].objective_text(below),
             cost_usd_per_h=below.cost_usd_per_h,
             targets=below.targets,
+            meets=below.meets,
             violations=violations(below),
         )
-    goal = "confidence" if best.meets.confidence else "value"
-    alike = [e for e in evaluations if e.choice == best.choice]
     return Explanation(
         binding=evaluating.binding(best),
         headroom={target.text: target.headroom for target in best.targets},
         price_of_confidence=_price_of_confidence(choices, first, best),
         next_cheapest=cheaper,
-        changes=Changes(choices[best.choice], best, alike, goal).effects(),
+        changes=Changes(choices, best, evaluations, goal).effects(),
         prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),
@@ -85,27 +85,30 @@ def _text(choices: Mapping[int, Candidates], fleet: Evaluation) -> str:
 
 
 def _prices(choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], best: Evaluation) -> list[PriceEffect]:
-    """Return the price of each entry at which another simulated fleet, as certain, costs as much as ``best``."""
+    """Return the price of each entry at which another simulated fleet, as certain, costs as much as ``best``.
+
+    The alternatives of an entry have its price, so they change together.
+    """
     mine = choices[best.choice]
     if mine.plan.objective != "cost" or mine.scaled:
         return []
-    own = mine.named(best.counts)
-    effects: dict[str, PriceEffect] = {}
+    own = mine.priced(best.counts)
+    effects: dict[tuple[str, float], PriceEffect] = {}
     for other in fleets:
         candidates = choices[other.choice]
-        theirs = candidates.named(other.counts)
+        theirs = candidates.priced(other.counts)
         if other is best or (best.meets.confidence and not other.meets.confidence):
             continue
-        for name, price, size in zip(candidates.names, candidates.prices, candidates.sizes, strict=True):
-            more = theirs.get(name, 0) - own.get(name, 0)
-            usual = float(price) / size
+        for key in {**own, **theirs}:
+            name, usual = key
+            more = theirs.get(key, 0) - own.get(key, 0)
             level = usual + (best.cost_usd_per_h - other.cost_usd_per_h) / more if more else 0.0
             # An entry of the best fleet may become dearer, and one of another fleet cheaper.
             if level <= 0.0 or (level > usual) != (more < 0):
                 continue
-            known = effects.get(name)
+            known = effects.get(key)
             if known is None or abs(level - usual) < abs(known.break_even - usual):
-                effects[name] = PriceEffect(name, usual, level, candidates.text(other.counts))
+                effects[key] = PriceEffect(name, usual, level, candidates.text(other.counts))
     return sorted(effects.values(), key=lambda effect: abs(effect.change))
 
 
@@ -136,14 +139,14 @@ def _difference(price: PriceOfConfidence, plan: Plan) -> str:
     return f"{text}{price.recommended}, at {price.recommended_objective_text}, is the {least} fleet found that does."
 
 
-def _one_less(candidates: Candidates, best: Evaluation) -> Evaluation | None:
+def _one_less(candidates: Candidates, best: Evaluation, goal: str) -> Evaluation | None:
     """Return the best fleet with one device less, if no cheaper fleet was simulated; None if the bound excludes all."""
     counts, objective = best.counts, candidates.plan.objective
     fleets = [tuple(n - (i == j) for j, n in enumerate(counts)) for i in range(candidates.entries) if counts[i]]
     fleets = [f for f in fleets if any(f) and candidates.may_be_feasible(Case(f))]
     if not fleets:
         return None
-    failed = [e for e in candidates.judge([Case(f) for f in fleets]) if not e.meets.value]
+    failed = [e for e in candidates.judge([Case(f) for f in fleets]) if not e.reaches(goal)]
     return max(failed, key=lambda e: (e.objective(objective), e.counts), default=None)
 
 
@@ -208,9 +211,10 @@ def sentences(plan: PlanResult) -> list[str]:
         lines.append(f"Binding target{of}: {bound.text}: {evaluating.headroom_text(bound)}.")
     below = explanation.next_cheapest
     if below is not None:
+        fails = "meets the targets by value only" if below.meets.value else "fails"
         lines.append(
             f"The closest {comparatives.less} fleet of those simulated, {below.fleet} at {below.objective_text}, "
-            f"fails: {'; '.join(below.violations)}."
+            f"{fails}: {'; '.join(below.violations)}."
         )
     if explanation.changes:
         lines.append(

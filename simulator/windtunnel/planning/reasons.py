@@ -383,7 +383,7 @@ def _entry_text(reason: EntryReason, error: TimeError | None, candidates: Candid
         objective = OBJECTIVES[candidates.plan.objective]
         limit = f"{amount(reason.objective or 0.0, candidates.unit)} or {'less' if objective.inverse else 'more'}"
         suffice = f"{count:,} do not suffice, and " if count > 1 else "one does not suffice, and " if count else ""
-        more = "one" if count == 0 else "more"
+        more = "it" if count == 0 else "more"
         beaten = f"{f'under 1/{GIVE_UP:g} of' if objective.inverse else f'over {GIVE_UP:g} times'} the best fleet"
         if reason.kind == "not_better":
             beaten = "which is no better than the best fleet with other values"
@@ -392,7 +392,7 @@ def _entry_text(reason: EntryReason, error: TimeError | None, candidates: Candid
         text = f"alone, {count:,} do not suffice; more were not tried, as the limit of simulated fleets was reached"
     if not reason.within_model_error or error is None:
         return text
-    basis = "" if error.basis == "measured" else ", not measured on it"
+    basis = f", {error.unmeasured}" if error.unmeasured else ""
     return f"{text}; this is within the error of its model (a factor of {error.factor:.3g} for {error.op}{basis})"
 
 

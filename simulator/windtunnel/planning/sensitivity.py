@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,105 +22,134 @@ _STEPS = 4
 _KNOWN = 6
 """The number of fleets tried for each change among those that the search simulated at the scenario's own load."""
 
-Speeds = tuple[float, ...]
+Fleet = tuple[int, Counts]
+"""The number of a choice, and the devices of each of its entries."""
+Walk = Generator[tuple[int, Case], Evaluation, tuple[Evaluation | None, int]]
 
 
 @dataclass(frozen=True)
 class _Change:
     """A change of the load, of the devices' speeds, or of the lengths of requests.
 
-    ``increases_load``: a fleet that fails without the change fails with it too.
+    ``device``: the device whose speed changes, by its label; None for all of them. ``increases_load``: a fleet that
+    fails without the change fails with it too.
     """
 
     text: str
-    load: float
-    speeds: Speeds
     increases_load: bool
+    load: float = 1.0
+    speed: float = 1.0
+    device: str | None = None
     prompt: float = 1.0
     output: float = 1.0
 
-    def case(self, counts: Counts) -> Case:
+    def speeds(self, candidates: Candidates) -> tuple[float, ...]:
+        """Return the factor on the speed of each entry."""
+        return tuple(self.speed if self.device in (None, device.label) else 1.0 for device in candidates.devices)
+
+    def affects(self, candidates: Candidates, counts: Counts) -> bool:
+        """Return whether anything changes for a fleet."""
+        used = [factor for factor, n in zip(self.speeds(candidates), counts, strict=True) if n]
+        return self.device is None or any(factor != 1.0 for factor in used)
+
+    def case(self, candidates: Candidates, counts: Counts) -> Case:
         """Return a fleet under the change."""
-        return Case(counts, self.load, self.speeds, self.prompt, self.output)
+        speeds = self.speeds(candidates) if self.speed != 1.0 and self.affects(candidates, counts) else ()
+        return Case(counts, self.load, speeds, self.prompt, self.output)
 
 
 class Changes:
     """The best fleet under each change, and the cheapest fleet found that meets the targets under it.
 
-    ``simulated`` is what the search has simulated. Every run has the scenario's seed, so that rows differ by the
-    change only. ``goal``: whether fleets must meet the targets by ``value``, or with ``confidence``.
+    ``choices`` has the candidates of each choice by its number, and ``simulated`` is what the searches have simulated.
+    Every run has the scenario's seed, so that rows differ by the change only. ``goal``: whether fleets must meet the
+    targets by ``value``, or with ``confidence``.
     """
 
-    def __init__(self, candidates: Candidates, best: Evaluation, simulated: Sequence[Evaluation], goal: str) -> None:
-        self.candidates = candidates
+    def __init__(
+        self, choices: Mapping[int, Candidates], best: Evaluation, simulated: Sequence[Evaluation], goal: str
+    ) -> None:
+        self.choices = choices
+        self.candidates = choices[best.choice]
         self.best = best
         self.goal = goal
         self.simulated = simulated
 
     def effects(self) -> list[ChangeEffect]:
         """Return the effect of each change. All searches advance together, so that fleets are simulated in parallel."""
-        judge, counts, asked = self.candidates.judge, self.best.counts, self._asked()
+        asked = self._asked()
         try:
-            here = judge([change.case(counts) for change in asked])
+            here = self._of_best(asked)
         except InputError:
             asked = [change for change in asked if self._is_possible(change)]
-            here = judge([change.case(counts) for change in asked])
+            here = self._of_best(asked)
         walks = [
             self._walk(change, evaluation.reaches(self.goal)) for change, evaluation in zip(asked, here, strict=True)
         ]
         ends: dict[int, tuple[Evaluation | None, int]] = {}
         answers: dict[int, Evaluation | None] = dict.fromkeys(range(len(walks)))
         while answers:
-            cases: dict[int, Case] = {}
+            cases: dict[int, tuple[int, Case]] = {}
             for i, answer in answers.items():
                 try:
                     cases[i] = next(walks[i]) if answer is None else walks[i].send(answer)
                 except StopIteration as end:
                     ends[i] = end.value
-            tried = [replace(case, until_lost=True) for case in cases.values()]
-            answers = dict(zip(cases, judge(tried), strict=True))
+            answers = self._judged(cases)
         pairs = enumerate(zip(asked, here, strict=True))
         return [self._effect(change, evaluation, *ends[i]) for i, (change, evaluation) in pairs]
+
+    def _of_best(self, asked: Sequence[_Change]) -> list[Evaluation]:
+        return self.candidates.judge([change.case(self.candidates, self.best.counts) for change in asked])
+
+    def _judged(self, cases: Mapping[int, tuple[int, Case]]) -> dict[int, Evaluation | None]:
+        """Simulate a case of a choice for each walk, those of one choice together."""
+        judged: dict[int, Evaluation | None] = {}
+        for number in sorted({choice for choice, _ in cases.values()}):
+            own = {i: replace(case, until_lost=True) for i, (choice, case) in cases.items() if choice == number}
+            judged |= dict(zip(own, self.choices[number].judge(list(own.values())), strict=True))
+        return judged
 
     def _is_possible(self, change: _Change) -> bool:
         """Return whether the scenario allows a change; if not, a note says why."""
         try:
-            self.candidates.judge([change.case(self.best.counts)])
+            self._of_best([change])
         except InputError as error:
             self.candidates.notes.append(f"{change.text}: not known, because {error.problem}")
             return False
         return True
 
     def _asked(self) -> list[_Change]:
-        everywhere = range(self.candidates.entries)
         asked = [
-            _Change("20% more load", 1.2, (), True),
-            _Change("20% less load", 0.8, (), False),
-            _Change("Every device 10% slower than its model", 1.0, tuple(1 / 1.1 for _ in everywhere), True),
-            _Change("Every device 10% faster than its model", 1.0, tuple(1 / 0.9 for _ in everywhere), False),
+            _Change("20% more load", True, load=1.2),
+            _Change("20% less load", False, load=0.8),
+            _Change("Every device 10% slower than its model", True, speed=1 / 1.1),
+            _Change("Every device 10% faster than its model", False, speed=1 / 0.9),
         ]
         if self.best.tpot_mean_s is not None:
-            asked.append(_Change("Prompts 20% longer", 1.0, (), True, prompt=1.2))
-            asked.append(_Change("Outputs 20% longer", 1.0, (), True, output=1.2))
-        for i, n in enumerate(self.best.counts):
-            error = widest_error(self.best.model_accuracy, self.candidates.devices[i].label) if n else None
+            asked.append(_Change("Prompts 20% longer", True, prompt=1.2))
+            asked.append(_Change("Outputs 20% longer", True, output=1.2))
+        used = dict.fromkeys(
+            device.label for device, n in zip(self.candidates.devices, self.best.counts, strict=True) if n
+        )
+        for label in used:
+            error = widest_error(self.best.model_accuracy, label)
             if error is not None:
-                slower = tuple(1 / error.factor if i == j else 1.0 for j in everywhere)
-                name = self.candidates.names[i]
                 text = (
-                    f"Every time on {name} {error.factor:.3g} times its model's, the upper bound of the 90% interval "
+                    f"Every time on {label} {error.factor:.3g} times its model's, the upper bound of the 90% interval "
                     f"of {error.op}, its least certain operation"
                 )
-                asked.append(_Change(text, 1.0, slower, True))
+                asked.append(_Change(text, True, speed=1 / error.factor, device=label))
         return asked
 
     def _effect(self, change: _Change, here: Evaluation, other: Evaluation | None, tried: int) -> ChangeEffect:
         names, bound = self.candidates.names, evaluating.binding(here)
         before = None if bound is None else self.best.target(bound.text)
+        found = None if other is None else self.choices[other.choice]
         return ChangeEffect(
             change=change.text,
             load=change.load,
-            speeds=dict(zip(names, change.speeds or (1.0,) * self.candidates.entries, strict=True)),
+            speeds=dict(zip(names, change.speeds(self.candidates), strict=True)),
             prompt=change.prompt,
             output=change.output,
             increases_load=change.increases_load,
@@ -134,12 +163,13 @@ class Changes:
             ),
             violations=evaluating.violations(here),
             candidates_tried=tried,
-            fleet=None if other is None else self.candidates.text(other.counts),
-            devices=None if other is None else self.candidates.named(other.counts),
-            objective_text=None if other is None else self.candidates.objective_text(other),
+            device=change.device,
+            fleet=None if found is None or other is None else found.text(other.counts),
+            devices=None if found is None or other is None else found.named(other.counts),
+            objective_text=None if found is None or other is None else found.objective_text(other),
         )
 
-    def _walk(self, change: _Change, holds: bool) -> Generator[Case, Evaluation, tuple[Evaluation | None, int]]:
+    def _walk(self, change: _Change, holds: bool) -> Walk:
         """Search the cheapest fleet that meets the targets, among simulated fleets and those one step from the best.
 
         Yields the next case to simulate and receives its evaluation. Returns the fleet and the number of fleets tried.
@@ -148,66 +178,78 @@ class Changes:
             return None, 0  # no cheaper fleet meets the targets without the change
         tried, limit = 0, math.inf
         cheapest: Evaluation | None = None
-        for counts in self._larger(change) if change.increases_load else self._cheaper(change):
+        for fleet in self._larger(change) if change.increases_load else self._cheaper(change):
             tried += 1
-            evaluation = yield change.case(counts)
+            evaluation = yield self._case(change, fleet)
             if evaluation.reaches(self.goal):
-                cheapest, limit = evaluation, self.candidates.objective_lower_bound(counts)
+                cheapest, limit = evaluation, self._rank(fleet)
                 break
         if change.increases_load and cheapest is not None:
-            smaller, further_tried = yield from self._between(change, cheapest.counts)
+            smaller, further_tried = yield from self._between(change, cheapest)
         elif change.increases_load or not holds:
             return cheapest, tried
         else:
             smaller, further_tried = yield from self._fewer(change, limit)
         return smaller or cheapest, tried + further_tried
 
-    def _between(self, change: _Change, found: Counts) -> Generator[Case, Evaluation, tuple[Evaluation | None, int]]:
+    def _case(self, change: _Change, fleet: Fleet) -> tuple[int, Case]:
+        return fleet[0], change.case(self.choices[fleet[0]], fleet[1])
+
+    def _rank(self, fleet: Fleet) -> float:
+        """Return what the devices of a fleet add to the objective at least."""
+        return self.choices[fleet[0]].objective_lower_bound(fleet[1])
+
+    def _between(self, change: _Change, found: Evaluation) -> Walk:
         """Bisect between the best fleet, which fails under the change, and a larger one that meets the targets."""
-        more = [b - a for a, b in zip(self.best.counts, found, strict=True)]
+        if found.choice != self.best.choice:
+            return None, 0
+        more = [b - a for a, b in zip(self.best.counts, found.counts, strict=True)]
         low, high, tried = 0, max(more), 0
         smallest: Evaluation | None = None
         while min(more) >= 0 and high - low > 1 and tried < _STEPS:
             middle = (low + high) // 2
             counts = tuple(a + math.ceil(n * middle / max(more)) for a, n in zip(self.best.counts, more, strict=True))
             tried += 1
-            evaluation = yield change.case(counts)
+            evaluation = yield self._case(change, (self.best.choice, counts))
             if evaluation.reaches(self.goal):
                 smallest, high = evaluation, middle
             else:
                 low = middle
         return smallest, tried
 
-    def _larger(self, change: _Change) -> list[Counts]:
-        """Return fleets that meet the targets without the change, and the best with more devices, cheapest first."""
-        best = self.best.counts
+    def _larger(self, change: _Change) -> list[Fleet]:
+        """Return fleets that meet the targets without the change, and the best with more devices, cheapest first.
+
+        The cheapest fleet that a change of one device does not affect is always among them.
+        """
+        best, choice = self.best.counts, self.best.choice
         steps = [tuple(n + (i == j) for j, n in enumerate(best)) for i in reversed(self._entries_by_price(best))]
         steps += [tuple(math.ceil(n * factor) for n in best) for factor in (1.15, 1.3, 1.6)]
         steps = [s for s in dict.fromkeys(steps) if s != best]
-        counts = [e.counts for e in self.simulated if e.reaches(self.goal)]
-        others = [c for c in self._ranked(counts, change) if c != best]
-        return self._ranked([*others[:_KNOWN], *steps[:_STEPS]], change)
+        known = [(e.choice, e.counts) for e in self.simulated if e.reaches(self.goal)]
+        others = [fleet for fleet in self._ranked(known, change) if fleet != (choice, best)]
+        affected = [fleet for fleet in others if change.affects(self.choices[fleet[0]], fleet[1])]
+        unaffected = [fleet for fleet in others if fleet not in affected]
+        own = [(choice, counts) for counts in steps[:_STEPS]]
+        return self._ranked([*unaffected[:1], *affected[:_KNOWN], *own], change)
 
-    def _cheaper(self, change: _Change) -> list[Counts]:
+    def _cheaper(self, change: _Change) -> list[Fleet]:
         """Return cheaper fleets that narrowly fail without the change; the cheapest first."""
-        best = self.candidates.objective_lower_bound(self.best.counts)
-        counts = [e.counts for e in self.simulated if not e.reaches(self.goal)]
-        known = {e.counts: e for e in self.simulated}
+        best = self._rank((self.best.choice, self.best.counts))
+        known = {(e.choice, e.counts): e for e in self.simulated if not e.reaches(self.goal)}
 
-        def nearness(counts: Counts) -> tuple[float, float]:
+        def nearness(fleet: Fleet) -> tuple[float, float]:
             # Of runs that were ended because a target was lost, those that lasted longer are nearer.
-            evaluation = known[counts]
+            evaluation = known[fleet]
             if evaluation.stopped_after is not None:
                 return 1.0, -evaluation.stopped_after
             return 0.0, -evaluating.least_headroom(evaluation)
 
-        ranked = self._ranked(counts, change)
-        near = sorted(
-            (c for c in ranked if self.candidates.objective_lower_bound(c) < best * (1 - 1e-12)), key=nearness
-        )
+        ranked = self._ranked(list(known), change)
+        near = sorted((fleet for fleet in ranked if self._rank(fleet) < best * (1 - 1e-12)), key=nearness)
         return self._ranked(near[:_KNOWN], change)
 
-    def _fewer(self, change: _Change, limit: float) -> Generator[Case, Evaluation, tuple[Evaluation | None, int]]:
+    def _fewer(self, change: _Change, limit: float) -> Walk:
         """Remove devices from the best while it meets the targets; only fleets cheaper than ``limit`` are returned."""
         now: Counts = self.best.counts
         cheapest: Evaluation | None = None
@@ -216,14 +258,14 @@ class Changes:
             shrinking = False
             for i in self._entries_by_price(now):
                 step = max(1, now[i] // 8)
-                less = tuple(n - step * (i == j) for j, n in enumerate(now))
+                less = self.best.choice, tuple(n - step * (i == j) for j, n in enumerate(now))
                 if now[i] < step or not self._ranked([less], change) or tried >= _STEPS:
                     continue
                 tried += 1
-                evaluation = yield change.case(less)
+                evaluation = yield self._case(change, less)
                 if evaluation.reaches(self.goal):
-                    now, shrinking = less, True
-                    if self.candidates.objective_lower_bound(less) < limit:
+                    now, shrinking = less[1], True
+                    if self._rank(less) < limit:
                         cheapest = evaluation
                     break
         return cheapest, tried
@@ -232,14 +274,16 @@ class Changes:
         """Return the entries that a fleet has, the most expensive first."""
         return sorted((i for i, n in enumerate(counts) if n), key=lambda i: (-self.candidates.prices[i], i))
 
-    def _ranked(self, fleets: Sequence[Counts], change: _Change) -> list[Counts]:
+    def _ranked(self, fleets: Sequence[Fleet], change: _Change) -> list[Fleet]:
         """Return each fleet once, the cheapest first, without those that the lower bound or their rent excludes."""
-        slowest = min(change.speeds, default=1.0) if change.increases_load else max(change.speeds, default=1.0)
-        # A limit on the cost of tokens allows more rent where more of them are produced.
-        max_cost = self.candidates.max_cost * max(change.load, 1.0)
-        kept = [c for c in dict.fromkeys(fleets) if self.candidates.may_be_feasible(Case(c))]
-        kept = [c for c in kept if float(np.dot(c, self.candidates.rents)) <= max_cost * (1 + 1e-9)]
-        kept = [
-            c for c in kept if self.candidates.bounds.load(c)[0] * change.load / slowest <= 1.0 or change.increases_load
-        ]
-        return sorted(kept, key=lambda c: (self.candidates.objective_lower_bound(c), sum(c), c))
+
+        def is_excluded(fleet: Fleet) -> bool:
+            candidates, counts = self.choices[fleet[0]], fleet[1]
+            # A limit on the cost of tokens allows more rent where more of them are produced.
+            max_cost = candidates.max_cost * max(change.load, 1.0) * (1 + 1e-9)
+            if not candidates.may_be_feasible(Case(counts)) or float(np.dot(counts, candidates.rents)) > max_cost:
+                return True
+            return not change.increases_load and candidates.bounds.load(counts)[0] * change.load / change.speed > 1.0
+
+        kept = [fleet for fleet in dict.fromkeys(fleets) if not is_excluded(fleet)]
+        return sorted(kept, key=lambda fleet: (self._rank(fleet), sum(fleet[1]), fleet))

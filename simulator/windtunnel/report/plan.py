@@ -8,6 +8,7 @@ from textwrap import wrap
 from windtunnel.core.results.plan import (
     OBJECTIVES,
     CandidateEntry,
+    ChangeEffect,
     JudgedTarget,
     LoadCurve,
     PlannedFleet,
@@ -30,6 +31,8 @@ from windtunnel.report.text import WIDTH, document, table_lines
 
 _MAX_WIDTH = 120
 """Characters in a line of a table."""
+_ENTRIES_NAMED = 6
+"""Entries whose limits are listed one by one although they are equal."""
 
 _PROOFS = {
     "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the lower bound",
@@ -107,6 +110,8 @@ def recommendation(plan: PlanResult) -> str:
     targets = all_of(len(best.targets)).lower()
     spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
     fleet = best.text.replace("; ", ", ")
+    if any(entry.device not in (*entry.entry.split(), "server") for entry in best.configuration):
+        fleet += f" ({' + '.join(f'{count:,} × {device}' for device, count in best.devices.items())})"
     month = f"{best.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
     if not best.meets.confidence:
         return f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
@@ -120,10 +125,24 @@ def uncertainty(plan: PlanResult) -> str:
     for name in best.entries:
         error = errors.get(name)
         if error is not None:
-            basis = "" if error.basis == "measured" else ", and nothing was measured on it"
+            basis = f", and {error.unmeasured}" if error.unmeasured else ""
             factor = f"a factor of {error.factor:.3g} of its model"
             parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
-    return f"{'; '.join(parts)}. {plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed."
+    slower = "".join(f" {_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device)
+    inputs = f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed"
+    return f"{'; '.join(parts)}.{slower} {inputs}."
+
+
+def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
+    """Return what follows if a device is as slow as the end of its model's interval allows."""
+    text = f"If every time on {effect.device} were {1 / min(effect.speeds.values()):.3g} times its model's, this fleet"
+    if effect.still_meets:
+        return f"{text} would still meet {them(plan)}"
+    misses = "meet them by value only" if effect.meets.value else f"miss {effect.violations[0]}"
+    if effect.fleet is None:
+        return f"{text} would {misses}, and none of the fleets tried would meet the targets"
+    least = OBJECTIVES[plan.objective].least
+    return f"{text} would {misses}; {effect.fleet}, at {effect.objective_text}, is the {least} found that would do"
 
 
 def target_line_of(target: JudgedTarget) -> TargetLine:
@@ -146,6 +165,8 @@ def excess(target: JudgedTarget) -> str:
     """Return how far the value of a target is beyond its limit; empty text if it is not, or has no value."""
     if target.value is None:
         return "no value"
+    if target.verdict == "unknown":
+        return "by value only: its interval is not within the limit"
     beyond = (target.value - target.limit) * (1 if target.comparison == "<=" else -1)
     if beyond <= 0 or not target.limit:
         return ""
@@ -327,14 +348,33 @@ def measured(target: JudgedTarget) -> str:
 
 
 def _model_errors(entries: Sequence[CandidateEntry]) -> str:
-    """Return the error factor of each entry's least certain operation; empty if all times are stated ones."""
-    parts = []
+    """Return the error factor of each entry's least certain operation; empty if all times are stated ones.
+
+    Alternatives of a device that have the same factor are stated once.
+    """
+    by_device: dict[str, dict[str, str]] = {}
     for entry in entries:
         error = entry.time_error
         if error is not None:
-            measured = "" if error.basis == "measured" else ", not measured on it"
-            parts.append(f"{entry.name} {error.factor:.3g} ({error.op}{measured})")
+            unmeasured = f", {error.unmeasured}" if error.unmeasured else ""
+            text = f"{error.factor:.3g} ({error.op}{unmeasured})"
+            by_device.setdefault(entry.device, {})[entry.name] = text
+    parts = []
+    for device, errors in by_device.items():
+        alike = len(errors) > 1 and len(set(errors.values())) == 1
+        parts += (
+            [f"{device} {text}" for text in set(errors.values())]
+            if alike
+            else [f"{name} {text}" for name, text in errors.items()]
+        )
     return "; ".join(parts)
+
+
+def _numbers(most: Mapping[str, int]) -> str:
+    """Return the largest number of devices of each entry as text."""
+    if len(most) > _ENTRIES_NAMED and len(set(most.values())) == 1:
+        return f"up to {max(most.values()):,} of each of {len(most)} entries with their values"
+    return ", ".join(f"{name} up to {n:,}" for name, n in most.items())
 
 
 def _settings(policy: object) -> str:
@@ -354,7 +394,7 @@ def _settings(policy: object) -> str:
 
 def _held(plan: PlanResult) -> str:
     """Return what every fleet has in common: the policy, the formats of the models, and the other keys by name."""
-    parts = [_settings(plan.held.get("policy"))]
+    parts = [_settings(plan.held["policy"])] if "policy" in plan.held else []
     models, others = plan.held.get("models"), [key for key in plan.held if key not in ("policy", "models")]
     for name, model in models.items() if isinstance(models, Mapping) else ():
         formats = {key: model[key] for key in ("weights", "kv_dtype") if isinstance(model, Mapping) and model.get(key)}
@@ -411,12 +451,12 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             f"{plural(search.simulations, 'run')} in all, with those for the intervals and for the explanation",
         )
     )
-    numbers = ", ".join(f"{name} up to {most:,}" for name, most in search.max.items())
     keys = "".join(f", {path}" for path in plan.searched if path not in ("count", "max_entries"))
     rows.append(
         (
             "searched",
-            f"numbers of devices ({numbers}; fleets{search.limit or ' of any entries'}){keys}; held: {_held(plan)}",
+            f"numbers of devices ({_numbers(search.max)}; fleets{search.limit or ' of any entries'}){keys}"
+            + (f"; held: {held}" if (held := _held(plan)) else ""),
         )
     )
     rows += [("left out", line) for line in excluded_rows(plan)]
@@ -450,7 +490,7 @@ def choice_rows(plan: PlanResult) -> list[list[str]]:
     """Return a header and a row for each combination of searched values that a whole fleet shares; empty if none."""
     if not plan.choices:
         return []
-    unit, rows = plan.lower_bound.objective_unit, [["values", "best fleet", plan.objective]]
+    unit, rows = plan.lower_bound.objective_unit, [["values", "best fleet by value", plan.objective]]
     for choice in plan.choices:
         if choice.fleet is not None:
             fleet = plan.fleets[choice.fleet]

@@ -46,6 +46,10 @@ from windtunnel.report.targets import with_signs
 MIN_LOAD = "Minimum load: share of the fleet's time that the work of the busiest interval needs, by the lower bound."
 
 
+_COLUMNS = 8
+"""Columns of a table that are readable without scrolling sideways."""
+
+
 def render(plan: PlanResult) -> str:
     """Return the plan as a complete HTML document."""
     engine = f"{plan.engine} engine · " if plan.engine else ""
@@ -158,10 +162,10 @@ def _cheaper(plan: PlanResult) -> Markup | None:
 
 
 def _page_rows(plan: PlanResult) -> list[list[str]]:
-    """Return the rows of ``fleet_rows``; with more than two targets, a row for each target, which is narrower."""
+    """Return the rows of ``fleet_rows``; where these are too wide for a page, a row for each target."""
     rows = fleet_rows(listed(plan), plan)
     targets = len(plan.fleets[0].targets)
-    if targets <= 2:
+    if targets <= 1 or len(rows[0]) <= _COLUMNS:
         return rows
     fixed = len(rows[0]) - 2 * targets
     by_target = [[*rows[0][:fixed], "target", "value", "headroom"]]
@@ -178,7 +182,9 @@ def _choices(plan: PlanResult) -> Markup | None:
     header, *rows = choice_rows(plan)
     text = "Values that a whole fleet shares. Combinations that cannot be better than the best fleet are not simulated."
     left_out = [page.remark("Left out", line) for line in excluded_rows(plan)]
-    table = page.table("The best fleet for each combination of the searched values", header, rows, words=(0, 1))
+    table = page.table(
+        "The best fleet by value for each combination of the searched values", header, rows, words=(0, 1)
+    )
     return page.section("choices", "Searched values", page.prose(text), table, *left_out)
 
 

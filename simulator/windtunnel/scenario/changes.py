@@ -113,11 +113,15 @@ def _part(data: Any, path: NodePath, depth: int, where: Location) -> Any:
         new = words.get(str(part))
         if new in keys:
             raise InputError(f"'{part}' was renamed to '{new}'", where=where, expected=f"'{new}'")
+    close = nearest(str(part), keys)
+    whole = ""
+    if close is None and isinstance(data, dict) and isinstance(part, str):
+        whole = f", or the whole of it: {format_path(path[: depth + 1])}={{{format_path(path[depth + 1 :])}: ...}}"
     raise InputError(
         f"there is no '{format_path(path[: depth + 1])}' in the scenario",
         where=where,
-        expected=list_choices(keys) if keys else None,
-        nearest=nearest(str(part), keys),
+        expected=f"{list_choices(keys)}{whole}" if keys else None,
+        nearest=close,
     )
 
 

@@ -96,14 +96,16 @@ def widest_error(accuracies: Sequence[DeviceAccuracy], device: str) -> TimeError
 
     The parts of a step are not operations of their own here, because their errors are not all at their ends at once.
     """
-    from windtunnel.core.results.plan import TimeError
+    from windtunnel.core.results.plan import PARTLY, TimeError
 
     errors = []
+    parts = {row.accuracy.basis for row in accuracies if row.device == device and row.part_of == "step"}
     for accuracy in (row.accuracy for row in accuracies if row.device == device and row.part_of is None):
         half = accuracy.interval_half_width
         factor = accuracy.error_factor if half is None else 1 + half
         if factor is not None:
-            errors.append(TimeError(factor, accuracy.op, accuracy.basis))
+            partly = accuracy.op == "step" and accuracy.basis != "measured" and "measured" in parts
+            errors.append(TimeError(factor, accuracy.op, PARTLY if partly else accuracy.basis))
     return max(errors, key=lambda error: (error.factor, error.op), default=None)
 
 

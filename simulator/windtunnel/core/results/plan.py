@@ -185,13 +185,28 @@ class LowerBound(Result):
     window_s: float | None
 
 
+PARTLY = "partly measured"
+
+
 @dataclass(frozen=True)
 class TimeError(Result):
-    """The factor by which the time of ``op`` may exceed its model's (90%), and the ``basis`` of that model."""
+    """The factor by which the time of ``op`` may exceed its model's (90%), and the ``basis`` of that model.
+
+    The basis of a step of which some operations were measured on the device, and others not, is ``partly measured``.
+    """
 
     factor: float
     op: str
     basis: str
+
+    @property
+    def unmeasured(self) -> str:
+        """What was not measured on the device, as a clause; empty if everything was."""
+        if self.basis == "measured":
+            return ""
+        return (
+            "some of its operations were not measured on it" if self.basis == PARTLY else "nothing was measured on it"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,12 +292,13 @@ class CandidateEntry(Result):
 
 @dataclass(frozen=True)
 class CheaperFleet(Result):
-    """The most expensive simulated fleet that costs less than the cheapest that meets the targets by value."""
+    """The most expensive simulated fleet that costs less than the recommended one and is not as certain."""
 
     fleet: str
     objective_text: str
     cost_usd_per_h: float
     targets: Sequence[JudgedTarget]
+    meets: Meets
     violations: Sequence[str]
 
 
@@ -375,8 +391,9 @@ class ClosestFleet(Result):
 class ChangeEffect(Result):
     """The recommended fleet under a change of load, speeds or lengths, and the cheapest fleet found for it.
 
-    ``prompt`` and ``output`` are factors on the tokens of each request. Both are judged by
-    ``goal``: with confidence if the recommended fleet meets the targets so, else by value.
+    ``prompt`` and ``output`` are factors on the tokens of each request. ``device``: the device whose speed alone
+    changes, by its label; None for changes of all. Both fleets are judged by ``goal``: with confidence if the
+    recommended fleet meets the targets so, else by value.
     """
 
     change: str
@@ -393,6 +410,7 @@ class ChangeEffect(Result):
     explained_by_interval: bool
     violations: Sequence[str]
     candidates_tried: int
+    device: str | None
     fleet: str | None
     devices: Mapping[str, int] | None
     objective_text: str | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -89,7 +90,11 @@ def _values(
 
 
 def with_redrawn(
-    result: Measured, runs: Sequence[Sequence[Part]], about: RedrawnRuns, targets: Sequence[Target]
+    result: Measured,
+    runs: Sequence[Sequence[Part]],
+    about: RedrawnRuns,
+    targets: Sequence[Target],
+    confidence: float = 0.95,
 ) -> Measured:
     """Return a result with intervals from redrawn runs.
 
@@ -98,13 +103,14 @@ def with_redrawn(
         runs: ``values_of`` each redrawn run.
         about: How the runs were redrawn.
         targets: The targets, which are judged again.
+        confidence: That of the intervals.
     """
-    traced = bool(about.windows_s)
-    whole = _part("", result, [run[0] for run in runs], traced)
+    of = partial(interval, traced=bool(about.windows_s), confidence=confidence)
+    whole = _part("", result, [run[0] for run in runs], of)
     workloads = [
         replace(whole, name=workload.name, use_case=workload.use_case)
         if len(result.workloads) == 1
-        else _part(workload.name, workload, [run[1 + i] for run in runs], traced)
+        else _part(workload.name, workload, [run[1 + i] for run in runs], of)
         for i, workload in enumerate(result.workloads)
     ]
     result = replace(
@@ -125,18 +131,21 @@ def with_redrawn(
     return replace(result, targets=[judge(target, measured(target, result)) for target in targets])
 
 
-def _part(name: str, part: Measured | WorkloadResult, runs: Sequence[Part], traced: bool) -> WorkloadResult:
+_Interval = Callable[[float, FloatArray, float], Estimate]
+
+
+def _part(name: str, part: Measured | WorkloadResult, runs: Sequence[Part], of: _Interval) -> WorkloadResult:
     """Return the times of one workload, or of all, with intervals from redrawn runs."""
     found: dict[str, TimeDistribution] = {}
     for metric in METRICS:
         times = distribution(part, metric)
         if times is not None:
             redrawn = [run[metric] for run in runs if metric in run]
-            found[metric] = _distribution(times, redrawn if len(redrawn) == len(runs) else [], traced)
+            found[metric] = _distribution(times, redrawn if len(redrawn) == len(runs) else [], of)
     serving = part.serving
     if serving is not None:
         serving = serving.with_times({metric: of_tokens(times) for metric, times in found.items()})
-        serving = replace(serving, attainment=_attainment(serving.attainment, runs, traced))
+        serving = replace(serving, attainment=_attainment(serving.attainment, runs, of))
     reasons = missing_reasons({f"{metric}_s": times for metric, times in found.items()})
     return WorkloadResult(
         name=name,
@@ -149,19 +158,19 @@ def _part(name: str, part: Measured | WorkloadResult, runs: Sequence[Part], trac
     )
 
 
-def _attainment(found: Estimate, runs: Sequence[Part], traced: bool) -> Estimate:
+def _attainment(found: Estimate, runs: Sequence[Part], of: _Interval) -> Estimate:
     """Return the share of requests that meet their targets with an interval from redrawn runs."""
     values = [run[ATTAINMENT].by_statistic["mean"] for run in runs if ATTAINMENT in run]
     known = [value for value in values if value is not None]
     if found.value is None or not runs or len(known) < len(runs):
         return found
-    missed = interval(1.0 - found.value, 1.0 - np.array(known), 1.0 - found.value, traced=traced)
+    missed = of(1.0 - found.value, 1.0 - np.array(known), 1.0 - found.value)
     if missed.low is None or missed.high is None:
         return Estimate(found.value, reason=missed.reason)
     return Estimate(found.value, max(1.0 - missed.high, 0.0), min(1.0 - missed.low, 1.0))
 
 
-def _distribution(times: TimeDistribution, runs: Sequence[Values], traced: bool) -> TimeDistribution:
+def _distribution(times: TimeDistribution, runs: Sequence[Values], of: _Interval) -> TimeDistribution:
     mean = times.mean.value
     if not runs or mean is None:
         return times
@@ -171,7 +180,7 @@ def _distribution(times: TimeDistribution, runs: Sequence[Values], traced: bool)
         few = estimate.reason is not None and estimate.reason.startswith(FEW)
         values = [value for run in runs if (value := run.by_statistic[name]) is not None]
         if not few and estimate.value is not None and len(values) == len(runs):
-            by_name[name] = interval(estimate.value, np.array(values), mean, traced=traced)
+            by_name[name] = of(estimate.value, np.array(values), mean)
         else:
             by_name[name] = estimate
     return TimeDistribution(**within_reason(by_name, least))
@@ -188,7 +197,7 @@ _MAX_CHANGE = 1.25
 """The factor by which redrawing a trace may change a value by more than chance."""
 
 
-def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool) -> Estimate:
+def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool, confidence: float = 0.95) -> Estimate:
     """Return ``value`` with an interval that is as wide as the values of such runs differ from each other.
 
     The value of one run differs from that of endlessly many such runs as runs differ among themselves: log(value + c)
@@ -203,15 +212,16 @@ def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool) ->
         redrawn: The values of the redrawn runs; shape (runs,).
         mean: The mean of the metric in the run, in the same unit.
         traced: Whether the arrivals of a trace were redrawn.
+        confidence: That of the interval.
     """
     start = _START * (mean if mean > 0.0 else float(redrawn.max()))
     if start <= 0.0 or (redrawn == value).all():
         return Estimate(value, value, value)
     logs, log, bias = np.log(redrawn + start), math.log(value + start), 0.0
     if traced:
-        half, bias = _SMOOTHED * student(len(logs) - 1) * float(logs.std(ddof=1)), float(logs.mean()) - log
+        half, bias = _SMOOTHED * student(len(logs) - 1, confidence) * float(logs.std(ddof=1)), float(logs.mean()) - log
     else:
-        half = student(len(logs)) * float(np.append(logs, log).std(ddof=1))
+        half = student(len(logs), confidence) * float(np.append(logs, log).std(ddof=1))
     if abs(bias) > max(half, math.log(_MAX_CHANGE)):
         percent = 100.0 * math.expm1(bias)
         return Estimate(value, reason=f"redrawing the trace changes it by {percent:+.0f}%, more than by chance")

@@ -371,24 +371,24 @@ def jobs_needed(estimate: Estimate, error: float, jobs_so_far: int) -> int:
     return math.ceil(jobs_so_far * min(max(factor, _MIN_GROWTH), _MAX_GROWTH))
 
 
-_NORMAL = 1.959963984540054
-"""The quantile of the normal distribution for a two-sided interval of 95%."""
+_NORMAL = {0.95: 1.959963984540054, 0.99: 2.5758293035489004}
+"""The quantiles of the normal distribution for two-sided intervals, by their confidence."""
 _LARGE_DEGREES = 400.0
 _MOST_TERMS = 1000
 
 
 @lru_cache(maxsize=256)
-def student(degrees: float) -> float:
-    """Return Student's t for a two-sided interval of 95%, with a relative error below 1e-13.
+def student(degrees: float, confidence: float = 0.95) -> float:
+    """Return Student's t for a two-sided interval of 95% or 99%, with a relative error below 1e-13.
 
     It is where the probability beyond t, the regularised incomplete beta function I_x(n/2, 1/2) at x = n / (n + t^2)
-    for n degrees of freedom, is 5%: found by Newton's method from the normal quantile, which is less than t. The
+    for n degrees of freedom, is 5% or 1%: found by Newton's method from the normal quantile, which is less than t. The
     function is convex there, so that every step is towards t. Many degrees have Fisher's expansion in 1/n, up to its
     fourth power (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5).
 
     SciPy has this function too, but importing it takes more time than many runs.
     """
-    n, z = max(degrees, 1.2), _NORMAL
+    n, z = max(degrees, 1.2), _NORMAL[confidence]
     if n >= _LARGE_DEGREES:
         powers = (
             (z**3 + z) / 4.0,
@@ -402,7 +402,7 @@ def student(degrees: float) -> float:
     while abs(step) > 1e-10 * t:  # the next step would be its square
         density = scale * math.exp(-(n + 1.0) / 2.0 * math.log1p(t * t / n))
         beyond = 2.0 * density * t / n * _fraction(n / 2.0, n / (n + t * t))
-        step = (beyond - 0.05) / (2.0 * density)
+        step = (beyond - (1.0 - confidence)) / (2.0 * density)
         t += step
     return t
 

@@ -1,0 +1,165 @@
+"""What a plan says of a changed world: other devices and other searched values count, and prices belong to entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from windtunnel.app.plan import plan
+from windtunnel.core.device import ModelAccuracy
+from windtunnel.core.errors import InputError
+from windtunnel.core.results.plan import Meets, PlanResult
+from windtunnel.core.results.run import DeviceAccuracy
+from windtunnel.planning.bounds import Counts
+from windtunnel.planning.candidates import Candidates
+from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning.sensitivity import Changes
+from windtunnel.planning.simulate import Case
+from windtunnel.report import plan as report
+from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.sources import widest_error
+
+SPEEDS: dict[str, Any] = {
+    "schema": 1, "name": "speeds", "seed": 1,
+    "fleet": [
+        {"device": "server", "name": "slow", "price": "1 USD/h"},
+        {"device": "server", "name": "fast", "price": "2.4 USD/h", "speed": 4},
+    ],
+    "workload": [
+        {"name": "calls", "arrivals": {"process": "poisson", "rate": "300 /s"},
+         "ops": [{"service": {"distribution": "exponential", "mean": "4 ms"}}]}
+    ],
+    "stop": {"jobs": 400},
+    "targets": ["latency mean <= 8 ms"],
+    "plan": {
+        "max": 3, "max_entries": 1, "loads": [], "replications": 2,
+        "search": {"fleet[0].speed": [1, 1.5], "policy": ["fifo", "least-loaded"]},
+    },
+}  # fmt: skip
+
+
+def planned(**keys: Any) -> PlanResult:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("windtunnel.engine.choice.unsupported_by_compiled", lambda _prepared: "a short test")
+        return plan(scenario_from_data({**SPEEDS, **keys}), workers=1)
+
+
+def test_the_alternatives_of_an_entry_have_one_price_and_beyond_its_break_even_another_fleet_is_best() -> None:
+    found = planned()
+    effects = found.explanation.prices
+    names = [effect.entry for effect in effects]
+    assert set(names) == {"slow", "fast"} and len(set(names)) == len(names)
+    best = set(found.fleets[found.recommended].devices)
+    for effect in effects:
+        number = ("slow", "fast").index(effect.entry)
+        above = effect.break_even > effect.price
+        for factor in (0.999, 1.001):
+            fleet = [dict(entry) for entry in SPEEDS["fleet"]]
+            fleet[number]["price"] = f"{effect.break_even * factor} USD/h"
+            again = planned(fleet=fleet)
+            stays = again.fleets[again.recommended].text == found.fleets[found.recommended].text
+            assert stays == ((factor < 1) == above), (effect, best)
+
+
+def test_a_policy_that_does_not_exist_is_an_error_and_no_value_that_is_left_out() -> None:
+    search = {"policy": ["fifo", "fifoo"]}
+    with pytest.raises(InputError, match=r"unknown policy 'fifoo'.*did you mean 'fifo'"):
+        planned(plan={**SPEEDS["plan"], "search": search})
+
+
+@pytest.mark.parametrize("objective", ["power", "carbon"])
+def test_devices_whose_power_is_unknown_are_not_taken_for_those_with_the_least(objective: str) -> None:
+    with pytest.raises(InputError, match=f"the objective {objective} needs the power of every candidate; slow"):
+        planned(plan={"max": 1, "loads": [], "objective": objective}, site={"carbon": "350 g/kWh"})
+
+
+def test_a_searched_group_that_is_larger_than_the_limit_is_left_out_and_the_others_are_searched() -> None:
+    models = {"chat": {"catalogue": "llama-3.1-8b"}}
+    work = {**SPEEDS["workload"][0], "ops": [{"generate": {"model": "chat", "prompt": 50, "output": 4}}]}
+    work["arrivals"] = {"process": "poisson", "rate": "4 /s"}
+    fleet = [{"device": "h100-sxm-80gb", "price": "3 USD/h"}]
+    options = {"max": 2, "loads": [], "replications": 2, "search": {"fleet[0].group.tensor": [1, 4]}}
+    keys = {"models": models, "workload": [work], "fleet": fleet, "plan": options, "stop": {"jobs": 30}}
+    policy = {"name": "least-loaded", "batch": {"kind": "continuous", "size": 8, "tokens": 256}}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("windtunnel.planning.planner.assumptions", lambda *_: None)
+        found = planned(**keys, policy=policy, targets=["ttft p95 <= 1 s"])
+    assert found.fleets[0].configuration[0].settings == {"fleet[0].group.tensor": 1}
+    (left_out,) = found.excluded
+    assert left_out.values == {"fleet[0].group.tensor": 4} and "plan.max allows 2 devices" in left_out.reason
+
+
+def _told(counts: Counts, choice: int, *, meets: bool = True, device: str = "") -> Evaluation:
+    """An evaluation of which only the verdict and the fleet matter."""
+    accuracy = [DeviceAccuracy(device, _accuracy("step", "transfer", 1.5))] if device else []
+    return cast(
+        Evaluation,
+        SimpleNamespace(
+            counts=counts, choice=choice, meets=Meets(meets, meets), targets=[], stopped_after=None, keeps_up=True,
+            spare_violations=None, tpot_mean_s=None, model_accuracy=accuracy, reaches=lambda _goal: meets,
+        ),
+    )  # fmt: skip
+
+
+def _accuracy(op: str, basis: str, factor: float) -> ModelAccuracy:
+    return ModelAccuracy(op, basis, "a test", error_factor=factor)
+
+
+def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], speed: Mapping[str, float]) -> Candidates:
+    """Candidates of which a fleet meets the targets if its devices do enough work: ``speed`` each, and 4 in all."""
+
+    def judge(cases: Sequence[Case]) -> list[Evaluation]:
+        found = []
+        for case in cases:
+            factors = case.speeds or (1.0,) * len(devices)
+            work = sum(n * speed[name] * f for n, name, f in zip(case.counts, devices, factors, strict=True))
+            found.append(_told(case.counts, number, meets=work >= 4 * case.load))
+        return found
+
+    return cast(
+        Candidates,
+        SimpleNamespace(
+            devices=[SimpleNamespace(label=name) for name in devices], names=devices, prices=prices, rents=prices,
+            max_cost=1e9, judge=judge, notes=[], entries=len(devices), may_be_feasible=lambda _case: True,
+            bounds=SimpleNamespace(load=lambda _counts: (0.0, None)),
+            objective_lower_bound=lambda counts: sum(n * p for n, p in zip(counts, prices, strict=True)),
+            named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},
+            text=lambda counts: f"{counts} of choice {number}", objective_text=lambda e: f"choice {e.choice}",
+        ),
+    )  # fmt: skip
+
+
+def test_a_device_slower_than_its_model_is_replaced_by_another_one_of_any_searched_values_if_that_is_cheaper() -> None:
+    devices, prices, speed = ("new", "new", "old"), (1.0, 1.0, 1.4), {"new": 1.0, "old": 1.0}
+    choices = {n: _candidates(n, devices, prices, speed) for n in (0, 1)}
+    best = _told((4, 0, 0), 0, device="new")
+    # A fleet of the other device meets the targets with the other searched values, as does one of more of the same.
+    simulated = [best, _told((0, 0, 4), 1), _told((0, 0, 3), 1, meets=False), _told((0, 4, 0), 1), _told((6, 0, 0), 0)]
+    *others, slower = Changes(choices, best, simulated, "value").effects()
+    assert slower.device == "new" and set(slower.speeds.values()) == {1 / 1.5, 1.0}
+    assert not slower.still_meets and slower.fleet == "(0, 0, 4) of choice 1" and slower.objective_text == "choice 1"
+    assert all(effect.device is None for effect in others)
+    # Both alternatives of the device are slower, so that four of the other one do not serve either.
+    alone = Changes(choices, best, [best, _told((0, 4, 0), 1)], "value").effects()[-1]
+    assert alone.fleet == "(6, 0, 0) of choice 0"
+
+
+def test_a_step_of_which_operations_were_measured_is_not_said_to_rest_on_nothing() -> None:
+    step = DeviceAccuracy("h100", _accuracy("step", "formula", 1.2))
+    for bases, said in (
+        (("measured", "formula"), "some of its operations were not measured on it"),
+        (("transfer", "formula"), "nothing was measured on it"),
+    ):
+        parts = [DeviceAccuracy("h100", _accuracy(f"op{i}", b, 1.1), part_of="step") for i, b in enumerate(bases)]
+        error = widest_error([step, *parts], "h100")
+        assert error is not None and error.unmeasured == said
+    measured = widest_error([DeviceAccuracy("h100", _accuracy("gemm", "measured", 1.2))], "h100")
+    assert measured is not None and not measured.unmeasured
+
+
+def test_limits_of_many_alternatives_are_stated_once() -> None:
+    assert report._numbers({f"a tensor {n}": 8 for n in range(9)}) == "up to 8 of each of 9 entries with their values"
+    assert report._numbers({"a": 8, "b": 8}) == "a up to 8, b up to 8"
