@@ -19,7 +19,7 @@ run: $(RUN_STAMP)
 	@echo "Open $(CURDIR)/$(OUT)/report.html"
 
 test: $(TEST_STAMP) check
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal --cpu-times 15
 
 # Formatting, lint and types.
 check: $(TEST_STAMP)
