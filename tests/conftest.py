@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -42,6 +43,12 @@ ROOT = Path(__file__).resolve().parents[1]
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("explore" if os.environ.get("HYPOTHESIS_EXPLORE") else "ci")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of all further garbage collections; it stays until the end anyway."""
+    gc.collect()
+    gc.freeze()
 
 
 # Processor time by file: what a test costs, however busy the machine is.

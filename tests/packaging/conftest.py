@@ -105,7 +105,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         binaries = home / "venv" / "bin"
         if empty:
             _run(sys.executable, "-m", "venv", "--without-pip", home / "venv", cwd=home)
-            install = ("install", "-q", "--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check")
+            install = ("install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check")
             _run(sys.executable, "-m", "pip", "--python", binaries / "python", *install, wheel, cwd=home)
             (packages,) = (home / "venv" / "lib").glob("python*/site-packages")
             (metadata,) = packages.glob("windtunnel-*.dist-info")
