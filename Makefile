@@ -18,8 +18,15 @@ run: $(RUN_STAMP)
 	@$(BIN)/windtunnel run scenarios/azure-code.yaml --out $(OUT)
 	@echo "Open $(CURDIR)/$(OUT)/report.html"
 
-test: $(TEST_STAMP) check
-	$(BIN)/pytest -n 2 --dist worksteal
+# mypy has one process, which checks the types beside the two of the tests. Tests start some 200 processes, each of which
+# would compile the sources again where Python writes no bytecode (PYTHONDONTWRITEBYTECODE).
+test: $(TEST_STAMP)
+	@$(BIN)/python -m compileall -qq simulator device_models
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy & types=$$!; \
+	$(BIN)/pytest -n 2 --dist worksteal --cpu-times 15; tests=$$?; \
+	wait $$types || { echo "mypy found errors: make check"; exit 1; }; exit $$tests
 
 # Formatting, lint and types.
 check: $(TEST_STAMP)
@@ -41,6 +48,7 @@ study: $(TEST_STAMP)
 	PYTHONPATH=. $(BIN)/python -m tests.differential.serving_fuzz 0 500
 	PYTHONPATH=. $(BIN)/python -m tests.differential.race_fuzz 0 2000
 	PYTHONPATH=. $(BIN)/python -m tests.corpus.c_source.schedules 8
+	HYPOTHESIS_EXPLORE=1 $(BIN)/pytest -q -n 2 tests/property tests/differential
 	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
 	$(BIN)/python benchmarks/engines.py --out reports/benchmarks
 	$(BIN)/python benchmarks/commands.py --out reports/benchmarks

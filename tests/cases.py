@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,18 @@ def check_all(cases: Iterable[T], check: Callable[[T], object], name: Callable[[
             failed.append(f"{name(case)}: {type(error).__name__}: {error}")
     assert count, "there are no cases"
     assert not failed, f"{len(failed)} of {count} cases fail:\n\n" + "\n\n".join(failed)
+
+
+@contextmanager
+def search_alone() -> Iterator[None]:
+    """Leave out the runs of a plan under changed loads, prices and assumptions: they take most of its time.
+
+    The search, its bounds and its answer do not read them.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("windtunnel.planning.sensitivity.Changes.effects", lambda _changes: [])
+        patch.setattr("windtunnel.planning.planner.assumptions", lambda *_: None)
+        yield
 
 
 def memory_of(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,11 @@ if "XDG_RUNTIME_DIR" not in os.environ:
     _RUNTIME_FOLDER = tempfile.TemporaryDirectory(prefix="windtunnel-tests-")
     os.environ["XDG_RUNTIME_DIR"] = _RUNTIME_FOLDER.name
 
+# What is compiled once for all workers of a run; they inherit the name of the folder.
+if "WINDTUNNEL_TESTS_FOLDER" not in os.environ:
+    _SHARED_FOLDER = tempfile.TemporaryDirectory(prefix="windtunnel-tests-")
+    os.environ["WINDTUNNEL_TESTS_FOLDER"] = _SHARED_FOLDER.name
+
 # A shell starts a command in the background with SIGINT ignored, and the children of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,6 +43,59 @@ ROOT = Path(__file__).resolve().parents[1]
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("explore" if os.environ.get("HYPOTHESIS_EXPLORE") else "ci")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of all further garbage collections; it stays until the end anyway."""
+    gc.collect()
+    gc.freeze()
+
+
+# Processor time by file: what a test costs, however busy the machine is.
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cpu-times", type=int, default=0, metavar="N", help="show the N files of tests that took most processor time"
+    )
+
+
+def _cpu_s() -> float:
+    """Return the processor time of this process and of those that it started and that ended."""
+    return sum(os.times()[:4])
+
+
+class CpuTimes:
+    """Measures each phase of each test where it runs, and adds the times up by file where they are reported."""
+
+    def __init__(self) -> None:
+        self.since_s = 0.0
+        self.by_file: Counter[str] = Counter()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Iterator[None]:
+        self.since_s = _cpu_s()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Iterator[None]:
+        report: Any = yield
+        now_s = _cpu_s()
+        report.cpu_s, self.since_s = now_s - self.since_s, now_s  # a worker sends the attributes of a report
+        return report
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.by_file[report.nodeid.partition("::")[0]] += getattr(report, "cpu_s", 0.0)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        terminalreporter.section(f"processor time: {self.by_file.total():.0f} s in all")
+        for file, cpu_s in self.by_file.most_common(config.getoption("--cpu-times")):
+            terminalreporter.line(f"{cpu_s:7.1f} s  {file}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--cpu-times"):
+        config.pluginmanager.register(CpuTimes())
 
 
 @pytest.fixture(scope="session")

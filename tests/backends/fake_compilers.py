@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import hashlib
+import os
 import re
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -93,16 +95,31 @@ _ONE_AT_A_TIME = threading.Lock()
 """Sizes of blocks and grids are the library's variables."""
 
 
+_TO_LIBRARY = ("g++", "-std=c++20", "-O1", "-w", "-ffp-contract=off", "-fPIC", "-pthread")
+
+
+def _compile(*words: str, into: Path) -> None:
+    made = into.with_name(f"{os.getpid()}-{into.name}")
+    done = subprocess.run([*_TO_LIBRARY, *words, "-o", str(made)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"the stand-in lacks what this kernel uses:\n{done.stderr}"
+    made.replace(into)
+
+
 def on_host(text: str, flags: Iterable[str] = ()) -> Any:
-    """A C++ text as a library of this host's, by g++."""
-    command = ["g++", "-std=c++20", "-O1", "-w", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", *flags]
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "kernel.cpp").write_text(text)
-        done = subprocess.run(
-            [*command, "kernel.cpp", "-o", "kernel.so"], cwd=folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"the stand-in lacks what this kernel uses:\n{done.stderr}"
-        return ctypes.CDLL(str(Path(folder) / "kernel.so"))
+    """A C++ text as a library of this host's, by g++: compiled once for all workers, with precompiled standard headers."""
+    folder = Path(os.environ["WINDTUNNEL_TESTS_FOLDER"])
+    key = hashlib.blake2b("\0".join([text, HOST.read_text(), *flags]).encode(), digest_size=16).hexdigest()
+    library, source, headers = folder / f"{key}.so", folder / f"{key}.cpp", folder / "standard.h"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not headers.exists():
+            lines = HOST.read_text().splitlines()
+            headers.write_text("\n".join(line for line in lines if line.startswith("#include")) + "\n")
+            _compile("-x", "c++-header", str(headers), into=folder / "standard.h.gch")
+        if not library.exists():
+            source.write_text(f'#include "{headers}"\n{text}')
+            _compile(*flags, "-shared", str(source), into=library)
+    return ctypes.CDLL(str(library))
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from windtunnel.core.recording import (
     COMPLETED,
@@ -60,16 +60,32 @@ class Opened:
         assert [url for url in self.requests if not url.startswith(("file:", "data:"))] == []
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium: of this host, else Playwright's own. A host without one fails, because a report is there to be read."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    path = next((path for name in names if (path := shutil.which(name)) is not None), None)
-    # Playwright keeps an event loop in this thread, so it must end before tests of other modules start.
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=_FLAGS, timeout=_LIMIT_MS)
-        yield chromium
-        chromium.close()
+_running: list[tuple[Playwright, Browser]] = []
+
+
+@pytest.fixture
+def browser() -> Browser:
+    """Chromium, one for all tests of this folder: of this host, else Playwright's own.
+
+    A host without one fails, because a report is there to be read.
+    """
+    if not _running:
+        names = ("chromium", "chromium-browser", "google-chrome")
+        path = next((path for name in names if (path := shutil.which(name)) is not None), None)
+        playwright = sync_playwright().start()
+        _running.append((playwright, playwright.chromium.launch(executable_path=path, args=_FLAGS, timeout=_LIMIT_MS)))
+    return _running[0][1]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """End the browser after the last test of this folder: Playwright keeps an event loop in this thread till then."""
+    yield
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        for playwright, chromium in _running:
+            chromium.close()
+            playwright.stop()
+        _running.clear()
 
 
 @pytest.fixture

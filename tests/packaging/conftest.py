@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 # Projects of their own, which are run from a copy, in an environment of its own.
@@ -61,16 +64,56 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def _needed(requirements: Iterable[Requirement]) -> list[Distribution]:
+    """Return the distributions that these requirements and their own requirements name, of this environment.
+
+    Each is of a version that every requirement of it allows.
+    """
+    found: dict[tuple[str, frozenset[str]], Distribution] = {}
+    wanted = list(requirements)
+    while wanted:
+        one = wanted.pop()
+        installed = distribution(one.name)
+        assert one.specifier.contains(installed.version, prereleases=True), (one, installed.version)
+        if (one.name, frozenset(one.extras)) not in found:
+            found[one.name, frozenset(one.extras)] = installed
+            wanted += _own_requirements(installed, one.extras)
+    return list(found.values())
+
+
+def _own_requirements(of: Distribution, extras: Iterable[str]) -> list[Requirement]:
+    named = ("", *extras)
+    stated = [Requirement(text) for text in of.requires or ()]
+    return [one for one in stated if not one.marker or any(one.marker.evaluate({"extra": extra}) for extra in named)]
+
+
+def _link(installed: Distribution, into: Path) -> None:
+    """Let an environment have a distribution of this one, by links: nothing is downloaded, unpacked or compiled."""
+    for name in {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
+        link = into / name
+        if not link.is_symlink():
+            link.symlink_to(Path(str(installed.locate_file(name))).resolve())
+
+
 @pytest.fixture(scope="session")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of a new environment that holds nothing but the wheel with its extra for C, what it needs, pytest and its workers."""
+    """The bin folder of a new environment that holds nothing but the wheel with its extra for C, what it needs, pytest and its workers.
+
+    The wheel's own metadata say what it needs. The machine code of this checkout is copied beside the same sources.
+    """
     with _once(tmp_path_factory, "fresh") as (home, empty):
         binaries = home / "venv" / "bin"
         if empty:
-            _run(sys.executable, "-m", "venv", home / "venv", cwd=home)
-            constraints = ROOT / ".ci" / "constraints.txt"
-            # Without compiling: most of what is installed is never imported.
-            quiet = ("-q", "--disable-pip-version-check", "--no-compile")
-            wanted = (f"{wheel}[check]", "pytest", "pytest-xdist")
-            _run(binaries / "python", "-m", "pip", "install", *quiet, "-c", constraints, *wanted, cwd=home)
+            _run(sys.executable, "-m", "venv", "--without-pip", home / "venv", cwd=home)
+            install = ("install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check")
+            _run(sys.executable, "-m", "pip", "--python", binaries / "python", *install, wheel, cwd=home)
+            (packages,) = (home / "venv" / "lib").glob("python*/site-packages")
+            (metadata,) = packages.glob("windtunnel-*.dist-info")
+            asked = _own_requirements(Distribution.at(metadata), ["check"])
+            for needed in _needed([*asked, Requirement("pytest"), Requirement("pytest-xdist")]):
+                _link(needed, packages)
+            machine_code = packages / "windtunnel" / "engine" / "transitions" / "__pycache__"
+            machine_code.mkdir(exist_ok=True)
+            for file in (ROOT / "simulator" / "windtunnel" / "engine" / "transitions" / "__pycache__").glob("*.o"):
+                shutil.copy(file, machine_code)
     return binaries

@@ -73,7 +73,7 @@ def value_at(steps: Steps, ticks: np.ndarray) -> np.ndarray:
     return steps.values[np.searchsorted(steps.ticks, ticks, side="right") - 1]
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(scenarios())
 def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, Any]) -> None:
     finished = windtunnel.run(scenario_from_data(data))
@@ -106,7 +106,7 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
     assert result_json(again.result) == result_json(result)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(scenarios())
 def test_with_least_and_most_alike_nothing_is_scaled(data: dict[str, Any]) -> None:
     count = next(entry["count"] for entry in data["fleet"] if entry["name"] == "s")

@@ -93,7 +93,7 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(scenarios())
 def test_every_run_keeps_its_invariants_and_repeats_exactly(data: dict[str, Any]) -> None:
     one = windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE)
@@ -205,7 +205,7 @@ def serving(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(serving())
 def test_serving_keeps_its_invariants_and_makes_every_token_once(data: dict[str, Any]) -> None:
     finished = windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE)

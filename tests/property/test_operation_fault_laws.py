@@ -101,7 +101,7 @@ scenarios = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(faults(), faults(), device_faults()), min_size=1, max_size=5), scenarios)
 def test_jobs_are_kept_and_the_same_seed_gives_the_same_run(stated: list[dict[str, Any]], more: dict[str, Any]) -> None:
     found = run(stated, **more)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import search_alone
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import Conflict, EntryReason, PlanResult
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.planner import Planner
 from windtunnel.planning.search import GIVE_UP
-from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case, simulate
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel_models.catalogue import Catalogue
@@ -103,10 +103,8 @@ FEATURES: Sequence[Callable[[dict[str, Any], Any], dict[str, Any]]] = (with_user
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _without_sensitivity() -> Iterator[None]:
-    """Leave out the fleets under changed loads, which no reason reads: they take most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Changes, "effects", lambda self: [])
+def _search_alone() -> Iterator[None]:
+    with search_alone():
         yield
 
 

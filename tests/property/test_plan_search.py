@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import search_alone
 
 from windtunnel.app.plan import plan
 from windtunnel.core.errors import InputError
@@ -66,7 +67,8 @@ def by_hand(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def planned(data: dict[str, Any]) -> PlanResult:
-    return Planner(scenario_from_data(data), KNOWN, 1, None).run()
+    with search_alone():
+        return Planner(scenario_from_data(data), KNOWN, 1, None).run()
 
 
 def best(result: PlanResult, certain: bool) -> float:

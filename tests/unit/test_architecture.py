@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -106,17 +108,42 @@ MODULES = module_names()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What the tests ask of a text: (line, module, imported names; none for a plain import), and functions that are too long."""
+
+    imported: list[tuple[int, str, tuple[str, ...]]]
+    long_functions: list[str]
+
+
+@cache
+def facts(source: str) -> Facts:
+    """Read a text once for all tests."""
+    tree, lines = ast.parse(source), source.splitlines()
+    complexity = {block.lineno: block.complexity for block in cc_visit_ast(tree) if block.letter != "C"}
+    found = Facts([], [])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.imported.extend((node.lineno, alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import hides which package it comes from"
+            found.imported.append((node.lineno, str(node.module), tuple(alias.name for alias in node.names)))
+        elif isinstance(node, FUNCTIONS) and not explained(node, lines):
+            length = int(node.end_lineno or 0) - node.lineno + 1
+            if length > 80:
+                found.long_functions.append(f"line {node.lineno}: {node.name} has {length} lines")
+            if complexity.get(node.lineno, 0) > 20:
+                problem = f"line {node.lineno}: {node.name} has complexity {complexity[node.lineno]}"
+                found.long_functions.append(problem)
+    return found
+
+
 def imports(source: str, modules: AbstractSet[str] = MODULES.keys()) -> list[tuple[int, str]]:
     """Every module that ``source`` imports, with its line: at the top, inside functions and for type checking alike."""
     found: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"line {node.lineno}: a relative import hides which package it comes from"
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                found.append((node.lineno, whole if whole in modules else str(node.module)))
+    for line, module, names in facts(source).imported:
+        wholes = [f"{module}.{name}" for name in names]
+        found += [(line, whole if whole in modules else module) for whole in wholes] or [(line, module)]
     return found
 
 
@@ -215,17 +242,7 @@ def test_a_cycle_is_reported_also_through_imports_for_type_checking() -> None:
 
 def long_functions(source: str) -> list[str]:
     """Functions over 80 lines or of a cyclomatic complexity over 20 without a comment `# Long: why` above them."""
-    tree, lines = ast.parse(source), source.splitlines()
-    complexity = {block.lineno: block.complexity for block in cc_visit_ast(tree) if block.letter != "C"}
-    problems = []
-    for node in ast.walk(tree):
-        if isinstance(node, FUNCTIONS) and not explained(node, lines):
-            length = int(node.end_lineno or 0) - node.lineno + 1
-            if length > 80:
-                problems.append(f"line {node.lineno}: {node.name} has {length} lines")
-            if complexity.get(node.lineno, 0) > 20:
-                problems.append(f"line {node.lineno}: {node.name} has complexity {complexity[node.lineno]}")
-    return problems
+    return facts(source).long_functions
 
 
 def explained(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> bool:

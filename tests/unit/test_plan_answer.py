@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import search_alone
 
 from windtunnel.app.plan import plan
 from windtunnel.core.errors import InputError
@@ -54,16 +54,14 @@ CHAT: dict[str, Any] = {
 }  # fmt: skip
 
 
+def searched(objective: str | None = None, **keys: Any) -> PlanResult:
+    """A plan without what its explanation simulates beside the search."""
+    with search_alone():
+        return planned(objective, **keys)
+
+
 def planned(objective: str | None = None, **keys: Any) -> PlanResult:
     return plan(scenario_from_data({**CHAT, **keys}), workers=1, catalogue=KNOWN, objective=objective)  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def process_engine() -> Iterator[None]:
-    """These runs are too short to compile variants of the transitions for them."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("windtunnel.engine.choice.unsupported_by_compiled", lambda _prepared: "a short test")
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +87,7 @@ def test_the_rates_are_those_of_the_fleets_and_the_frontier_has_what_nothing_bea
 
 
 def test_the_objective_throughput_counts_devices_and_its_bound_is_from_above() -> None:
-    best = planned("throughput", plan={"max": 2, "loads": []}, targets=["ttft p95 <= 1 s"])
+    best = searched("throughput", plan={"max": 2, "loads": []}, targets=["ttft p95 <= 1 s"])
     rates = [f.throughput_per_s_per_device for f in best.fleets]
     assert rates == sorted(rates, reverse=True) and sum(best.fleets[0].devices.values()) == 1
     assert best.lower_bound.objective_unit == "tokens/s per device"
@@ -107,7 +105,7 @@ def test_users_are_served_faster_by_faster_devices_and_the_bound_holds_for_them(
         "ops": CHAT["workload"][0]["ops"],
     }
     keys = {"workload": [users], "targets": ["ttft p95 <= 5 s"], "plan": {"max": 1, "max_entries": 1, "loads": []}}
-    best = planned("throughput", **keys)
+    best = searched("throughput", **keys)
     assert best.fleets[0].devices == {"h100-sxm-80gb": 1}, "the faster of two single devices produces more"
     assert best.lower_bound.objective is not None
     assert all(f.throughput_per_s_per_device <= best.lower_bound.objective for f in best.simulated)
@@ -116,7 +114,7 @@ def test_users_are_served_faster_by_faster_devices_and_the_bound_holds_for_them(
 def test_carbon_needs_an_intensity_and_orders_fleets_by_it() -> None:
     with pytest.raises(InputError, match="carbon intensity"):
         planned("carbon")
-    best = planned("carbon", site={"carbon": "300 g/kWh"}, plan={"max": 1, "loads": []})
+    best = searched("carbon", site={"carbon": "300 g/kWh"}, plan={"max": 1, "loads": []})
     carbon = [f.carbon_kg_per_h for f in best.fleets]
     assert carbon == sorted(carbon) and best.lower_bound.objective <= carbon[0]  # type: ignore[operator, type-var]
 
@@ -140,7 +138,7 @@ def test_a_price_beyond_the_break_even_changes_the_answer_and_one_before_it_does
     assert effect.break_even > effect.price and effect.fleet == "1 × h100-sxm-80gb"
     for factor, cheapest in ((0.99, "l40s"), (1.01, "h100-sxm-80gb")):
         fleet = [CHAT["fleet"][0], {**CHAT["fleet"][1], "price": f"{effect.break_even * factor} USD/h"}]
-        again = planned(fleet=fleet, plan={"max": 1, "max_entries": 1, "loads": []}, targets=["ttft p95 <= 1 s"])
+        again = searched(fleet=fleet, plan={"max": 1, "max_entries": 1, "loads": []}, targets=["ttft p95 <= 1 s"])
         assert set(again.fleets[0].devices) == {cheapest}
 
 
@@ -161,7 +159,7 @@ def test_assumed_inputs_are_ranked_by_what_their_ranges_do_to_the_binding_target
 
 
 def test_the_next_cheaper_fleet_names_what_it_breaks_and_by_how_much() -> None:
-    tight = planned(targets=["ttft p95 <= 100 ms"], plan={"max": 1, "max_entries": 1, "loads": []})
+    tight = searched(targets=["ttft p95 <= 100 ms"], plan={"max": 1, "max_entries": 1, "loads": []})
     below = tight.explanation.next_cheapest
     assert below is not None and below.cost_usd_per_h < tight.fleets[0].cost_usd_per_h
     (target,) = below.targets
@@ -333,13 +331,10 @@ def test_a_plan_that_ends_runs_of_lost_fleets_gives_the_answer_of_whole_runs(
 ) -> None:
     options = {"max": most, "loads": [], "replications": 2}
     keys = BUSY | {"fleet": CHAT["fleet"], "targets": ["ttft p95 <= 300 ms"], "plan": options}
-    monkeypatch.setattr("windtunnel.engine.choice.unsupported_by_compiled", lambda _prepared: None)
-    # What the explanation simulates beside the search takes most of the time of a plan.
-    monkeypatch.setattr("windtunnel.planning.sensitivity.Changes.effects", lambda _changes: [])
-    monkeypatch.setattr("windtunnel.planning.planner.assumptions", lambda *_: None)
-    ended = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
-    monkeypatch.setattr(ChoiceSearch, "_costs_are_known", False)
-    whole = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
+    with search_alone():
+        ended = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
+        monkeypatch.setattr(ChoiceSearch, "_costs_are_known", False)
+        whole = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
     assert ended.fleets == whole.fleets and ended.recommended == whole.recommended and ended.front == whole.front
     assert ended.lower_bound == whole.lower_bound and ended.entries == whole.entries
     assert bool(ended.fleets) == (most == 4)
