@@ -8,7 +8,10 @@ from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
 from windtunnel.csource.expressions import Expressions
+from windtunnel.csource.labels import LOOPS
+from windtunnel.csource.memory import NOT_FOLLOWED
 from windtunnel.csource.places import bare, operands
+from windtunnel.csource.returns import branches_only, returns_early
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -25,8 +28,12 @@ from windtunnel.csource.values import (
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL
 
-_MAX_DEPTH = 40
-"""The largest depth of calls; a larger one means recursion."""
+_MAX_DEPTH = 60
+"""The largest depth of calls."""
+_RECURSION = (0, 24, 6, 4)
+"""How often a function is translated within itself, by the number of calls of itself that its body has."""
+_LOOPED = 4
+"""How often at most, if it has loops: those of the machine's language are not nested deeper than 20."""
 _METHODS = ("CXX_METHOD", "CONSTRUCTOR", "CONVERSION_FUNCTION", "DESTRUCTOR")
 
 
@@ -41,6 +48,8 @@ class Calls(Expressions):
         self.code: dict[str, Node] = {}
         """The functions of which a pointer is taken, by the name of their object."""
         self._swapped: dict[int, frozenset[int]] = {}
+        self._recursion: dict[int, int] = {}
+        """How often functions that call themselves are translated within themselves."""
         self.functions: list[Node] = []
         """The functions that are being translated, innermost last."""
 
@@ -97,8 +106,8 @@ class Calls(Expressions):
             raise node.refused(f"a pointer to '{function.name}', which has no body")
         known = next((name for name, one in self.code.items() if one.key == definition.key), None)
         if known is None:
-            made = self.new_object(f"function_{function.name}", "code", 0, Void(), self.line(node))
-            self.code[made.name] = definition
+            made = self.new_object(f"function_{function.name}", "code", 0, Void(), self.line(node), definition.key)
+            self.code[made.name] = self.found.of_file[made.name] = definition
             known = made.name
         return Ptr(frozenset({known}))
 
@@ -218,9 +227,11 @@ class Calls(Expressions):
         self, node: Node, function: Node, given: Sequence[Node], this: Place | None, outer: Frame | None = None
     ) -> Value | Place:
         """Translate a function's body in place of a call of it."""
-        if len(self.stack) >= _MAX_DEPTH or self.stack.count(function.key) > 0:
-            raise node.refused(f"'{function.name or 'the lambda'}' calls itself", "a loop")
         line = self.line(node)
+        if (within := self.stack.count(function.key)) and self._too_deep(function, within):
+            return self._unfollowed(node, function, within)
+        if len(self.stack) >= _MAX_DEPTH:
+            raise node.refused(f"calls within each other, {_MAX_DEPTH} deep", "a loop")
         frame = Frame(function.name, this=this, outer=outer)
         parameters = [kid for kid in function.kids if kid.kind == "PARM_DECL"]
         fixed = self.assigned_in(function)
@@ -256,11 +267,44 @@ class Calls(Expressions):
             return frame.closure
         return None if frame.result is None else self.load(line, frame.result)
 
+    def _too_deep(self, function: Node, within: int) -> bool:
+        """Return whether a function that calls itself is not translated once more."""
+        most = self._recursion.get(function.key)
+        if most is None:
+            around = self.functions[len(self.functions) - len(self.stack) + self.stack.index(function.key) :]
+            own = {one.key for one in around}
+            calls = max(sum(self._calls_one_of(one, own) for one in _walk(body)) for body in around)
+            most = _RECURSION[min(calls, len(_RECURSION) - 1)]
+            if not all(branches_only(body.kids[-1:]) and not any(one.kind in LOOPS for one in _walk(body))
+                       for body in around):  # fmt: skip
+                most = min(most, _LOOPED)
+            self._recursion[function.key] = most
+        return within > most or len(self.stack) >= _MAX_DEPTH
+
+    def _calls_one_of(self, node: Node, functions: Collection[int]) -> bool:
+        declared = node.referred if node.kind == "CALL_EXPR" else None
+        definition = None if declared is None else self._definition(declared)
+        return definition is not None and definition.key in functions
+
+    def _unfollowed(self, node: Node, function: Node, within: int) -> Value | Place:
+        """Emit the error that a recursion is deeper than it is translated, and return a value of its type."""
+        line = self.line(node)
+        message = f"'{function.name or 'the lambda'}' calls itself more than {within} times, which is not followed"
+        self.emit(ir.Require(line, build.literal(line, False, BOOL), NOT_FOLLOWED, message))
+        kind = _returned(function, node)
+        if isinstance(kind, Pointer) and kind.reference:
+            return Given(Aggregate(kind.pointee, {}), 0, kind.pointee)
+        return None if isinstance(kind, Void) else self.zero(node, kind)
+
     def function_body(self, line: int, function: Node) -> None:
         """Translate a body; its returns leave a loop around it, unless they all end it anyway."""
         body = next(kid for kid in function.kids if kid.kind == "COMPOUND_STMT")
         frame = self.frame
         if not returns_early(body):
+            self.statements(body)
+            return
+        if branches_only([body]) and not _has_goto(body):
+            frame.divides = True
             self.statements(body)
             return
         frame.jumps = True
@@ -549,21 +593,5 @@ def _changed(node: Node) -> int | None:
     return None
 
 
-def returns_early(body: Node) -> bool:
-    """Return whether a function has a return that is not its last statement."""
-    last = body.kids[-1] if body.kids else None
-    returns = [one for one in _statements(body) if one.kind == "RETURN_STMT"]
-    if not returns:
-        return False
-    return not (len(returns) == 1 and last is not None and last.kind == "RETURN_STMT")
-
-
-def _statements(node: Node) -> list[Node]:
-    """Return the statements within a statement, without the bodies of lambdas."""
-    found, pending = [], [node]
-    while pending:
-        one = pending.pop()
-        found.append(one)
-        if one.kind.endswith("_STMT"):
-            pending += one.kids
-    return found
+def _has_goto(node: Node) -> bool:
+    return any(one.kind == "GOTO_STMT" for one in _walk(node))

@@ -36,6 +36,8 @@ _ACCEPTED = (
     "implicit-function-declaration", "unknown-argument", "extra-tokens",
 )  # fmt: skip
 """What Clang makes errors and the vendors' compilers do not."""
+_FIRST_NUMBER = 0x4000
+"""The number of the first function or variable of the file; lower ones are those of a kernel's own objects."""
 _NOTES = 8
 """Errors in the host's declarations that are shown."""
 UNARY = ("", "x++", "x--", "++x", "--x", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
@@ -206,6 +208,7 @@ class Unit:
         self.opencl = Path(file).suffix == ".cl"
         self.made_up = False
         """Whether images and textures have made-up contents."""
+        self._numbers: dict[int, int] = {}
         if text is None:
             try:
                 text = Path(file).read_text(encoding="utf-8", errors="replace")
@@ -390,6 +393,13 @@ class Unit:
                 if target is not None and target.kind.name == "FUNCTION_DECL":
                     yield self.instances[int(node.name.rpartition("_")[2])], self.declaration(target)
                     break
+
+    def number_of(self, declaration: int) -> int:
+        """Return the number of a function or a variable of the file in pointers that memory holds.
+
+        It is the same for all kernels of the file, which share its variables.
+        """
+        return self._numbers.setdefault(declaration, _FIRST_NUMBER + len(self._numbers))
 
     @cached_property
     def macros(self) -> frozenset[str]:

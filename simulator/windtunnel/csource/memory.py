@@ -15,7 +15,7 @@ from math import gcd
 from windtunnel.csource import build
 from windtunnel.csource.bits import bits_of, with_bits
 from windtunnel.csource.clang import PRELUDE, Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, member_name
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -36,6 +36,8 @@ from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
+NOT_FOLLOWED = "InputError"
+"""What a launch raises that would need what is not translated: no finding, but an error of Windtunnel's input."""
 
 _PRELUDE = str(PRELUDE)
 
@@ -49,12 +51,14 @@ class Facts:
         units: For each pointer variable, the number of bytes of which its offset is a multiple.
         accessed: For each object, the types of the numbers accessed in it, and whether atomically.
         escaped: The objects of which a pointer is stored in memory.
+        of_file: The functions, and the variables of the file, among the objects that pointers may point to.
     """
 
     bases: dict[str, frozenset[str]] = field(default_factory=dict)
     units: dict[str, int] = field(default_factory=dict)
     accessed: dict[str, set[tuple[Scalar, bool]]] = field(default_factory=dict)
     escaped: frozenset[str] = frozenset()
+    of_file: dict[str, Node] = field(default_factory=dict, compare=False)
 
     def storage(self, name: str, declared: CType) -> Scalar:
         """Return the type of the elements of an object."""
@@ -190,11 +194,13 @@ class Memory:
                 self.variables[own] = leaf.scalar
         return made
 
-    def new_object(self, name: str, space: str, size: int | None, kind: CType, line: int) -> Obj:
-        """Return a new object in memory."""
+    def new_object(
+        self, name: str, space: str, size: int | None, kind: CType, line: int, declaration: int | None = None
+    ) -> Obj:
+        """Return a new object in memory; ``declaration``: of a function, or a variable of the file, its key."""
         made = Obj(self.fresh(name), space, size, kind, line)
         self.objects[made.name] = made
-        self.ids[made.name] = len(self.ids)
+        self.ids[made.name] = len(self.ids) if declaration is None else self.unit.number_of(declaration)
         return made
 
     def start_of(self, made: Obj) -> Ptr:
@@ -265,12 +271,16 @@ class Memory:
         kept = build.binary(line, "&", low, build.literal(line, 2**48 - 1, I64))
         return build.converted(build.binary(line, "|", high, kept), types.U64)
 
-    def decoded(self, line: int, value: ir.Expr) -> Ptr:
-        """Return the pointer that a number stands for."""
+    def decoded(self, line: int, value: ir.Expr, kind: Pointer | None = None) -> Ptr:
+        """Return the pointer that a number stands for; one to a function points to functions only."""
         whole = self.hold(build.converted(value, I64), "address")
         sixteen = build.literal(line, 16, I64)
         low = build.binary(line, ">>", build.binary(line, "<<", whole, sixteen), sixteen)
-        bases = self.facts.escaped or frozenset({NULL})
+        function = kind is not None and isinstance(kind.pointee, Void) and kind.pointee.is_function
+        bases = frozenset(
+            base for base in self.facts.escaped
+            if base == NULL or (base in self.objects and self.objects[base].space == "code") == function
+        ) or frozenset({NULL})  # fmt: skip
         which = None
         if len(bases) > 1:
             which = build.converted(build.binary(line, ">>", whole, build.literal(line, 48, I64)), I32)
@@ -307,7 +317,7 @@ class Memory:
         if isinstance(kind, Pointer):
             if isinstance(place, Reg):
                 return self.read_pointer(line, place.var.leaves[place.offset])
-            return self.decoded(line, self.load_number(line, place.at, Number(types.U64)))
+            return self.decoded(line, self.load_number(line, place.at, Number(types.U64)), kind)
         if isinstance(place, Mem) and len(kind.leaves) > 1:
             place = Mem(self.hold_pointer(place.at), kind)
             self.aligned(line, place.at, kind.align)

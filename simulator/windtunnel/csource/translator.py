@@ -100,12 +100,23 @@ class Translator(OpenCL):
                 trivial = node.initial.kind == "CALL_EXPR"
                 if not trivial:
                     raise node.refused(f"an initial value of the shared variable '{node.name}'", "an assignment")
-            made = self.statics[key] = self.new_object(node.name, space, size, kind, self.line(node))
+            of_file = key if space == "global" else None
+            made = self.statics[key] = self.new_object(node.name, space, size, kind, self.line(node), of_file)
             if space == "global":
+                self.found.of_file[made.name] = node
                 self.hidden.append(made.name)
                 made.declared = _name_in_file(node)
                 made.initial = constants(node, kind, self)
         return Mem(self.start_of(made), kind)
+
+    def address(self, line: int, value: Ptr) -> ir.Expr | Ptr:
+        """Return the number that stands for a pointer in an initial value; the pointer if it is not constant."""
+        if value.parts or value.which is not None or len(value.bases) != 1:
+            return value
+        (base,) = value.bases
+        self.found.escaped |= value.bases
+        number = 0 if base == NULL else self.ids[base] << 48 | value.const & 2**48 - 1
+        return build.literal(line, number, types.U64)
 
     def string(self, node: Node) -> Place:
         """Return the place of a string: constants of the file."""
@@ -148,6 +159,12 @@ class Translator(OpenCL):
         objects: list[tuple[str, int]] = []
         for number, parameter in enumerate(listed):
             self._parameter(number, parameter, assigned, parameters, objects)
+        # Pointers in memory may point to what this pass has not come to yet.
+        for name, declared in self.facts.of_file.items():
+            if name in self.facts.escaped and declared.kind == "VAR_DECL":
+                self.static(declared, "global")
+            elif name in self.facts.escaped:
+                self.function_pointer(node, declared)
         self.statements(next(kid for kid in node.kids if kid.kind == "COMPOUND_STMT"))
         for name, line in [*objects, *((name, self.objects[name].line or self.line(node)) for name in self.hidden)]:
             element = self.storage_of(name)
@@ -254,8 +271,13 @@ def constants(node: Node, kind: CType, translator: Translator) -> list[tuple[int
             return [(at, text[at] if at < len(text) else 0, "u8") for at in range(kind.count or 0)]
         if value is None and initial.kind == "CALL_EXPR":
             return [(at, 0, name) for at, name in leaves.items()]
-    if isinstance(value, ir.Literal):
+    if isinstance(value, (ir.Literal, Ptr)):
         value = Aggregate(kind, {0: value})
+    if isinstance(value, Aggregate):
+        line = translator.line(initial)
+        value = Aggregate(kind, {
+            at: translator.address(line, part) if isinstance(part, Ptr) else part for at, part in value.parts.items()
+        })  # fmt: skip
     if body or not isinstance(value, Aggregate) or not all(isinstance(p, ir.Literal) for p in value.parts.values()):
         raise initial.refused(f"the initial value of '{node.name}'", "constants")
     return [(at, part.value, leaves[at]) for at, part in value.parts.items() if isinstance(part, ir.Literal)]
@@ -285,7 +307,10 @@ def joined(old: Facts, new: Facts) -> Facts:
     """Return the facts of the last pass, with all objects that were ever found, so that the passes end."""
     bases = {n: new.bases.get(n, frozenset()) | old.bases.get(n, frozenset()) for n in {*new.bases}}
     accessed = {n: new.accessed.get(n, set()) | old.accessed.get(n, set()) for n in {*new.accessed, *old.accessed}}
-    return Facts({**old.bases, **bases}, {**old.units, **new.units}, accessed, new.escaped | old.escaped)
+    return Facts(
+        {**old.bases, **bases}, {**old.units, **new.units}, accessed, new.escaped | old.escaped,
+        {**old.of_file, **new.of_file},
+    )  # fmt: skip
 
 
 def _name_in_file(node: Node) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.core.errors import InputError, Location
 from windtunnel.emulator.common import mathematics
 from windtunnel.emulator.common.lanes import (
     EMPTY,
@@ -94,7 +95,14 @@ def compile_lockstep(program: ir.Program) -> LockstepKernel:
     source = generator.source()
     names: dict[str, Any] = {**HELPERS, **generator.constants}
     # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
-    exec(compile(source, f"<lockstep {program.name}>", "exec"), names)  # noqa: S102
+    try:
+        made = compile(source, f"<lockstep {program.name}>", "exec")
+    except (SyntaxError, RecursionError) as error:  # Python nests 20 loops, and 100 blocks
+        raise InputError(
+            f"'{program.name}' has loops and branches nested too deeply for the emulator ({error})",
+            where=Location(*program.place_of(program.line)), expected="fewer, or less recursion",
+        ) from error  # fmt: skip
+    exec(made, names)  # noqa: S102
     has_fences = any(scope.startswith("fence") for scope in scopes)
     return LockstepKernel(
         program,
