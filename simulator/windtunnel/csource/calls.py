@@ -227,6 +227,7 @@ class Calls(Expressions):
         self, node: Node, function: Node, given: Sequence[Node], this: Place | None, outer: Frame | None = None
     ) -> Value | Place:
         """Translate a function's body in place of a call of it."""
+        function.require_known()
         line = self.line(node)
         if (within := self.stack.count(function.key)) and self._too_deep(function, within):
             return self._unfollowed(node, function, within)

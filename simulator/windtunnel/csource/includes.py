@@ -13,6 +13,10 @@ from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location
 
+PRELUDE = Path(__file__).parent / "prelude"
+"""The headers that stand for those of the vendors."""
+ABSENT = PRELUDE / "absent"
+"""A folder that does not exist. Headers that are not found are empty files in it."""
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 """A line that includes a file: how, and what."""
 NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')

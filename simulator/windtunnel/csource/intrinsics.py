@@ -20,6 +20,8 @@ _ATOMICS = {
     "Add": "add", "Sub": "sub", "Min": "min", "Max": "max", "And": "and_", "Or": "or_", "Xor": "xor", "Exch": "exch",
     "CAS": "cas", "Inc": "inc", "Dec": "dec",
 }  # fmt: skip
+COPIES = "copies_begun"
+"""The variable that counts the groups of asynchronous copies of a thread; in OpenCL C, the copies of a group."""
 _ATOMIC = re.compile(r"atomic(Add|Sub|Min|Max|And|Or|Xor|Exch|CAS|Inc|Dec)(_block|_system)?$")
 _SHUFFLE = re.compile(r"__shfl(?:_(up|down|xor))?(_sync)?$")
 _FENCES = {
@@ -271,14 +273,21 @@ class Intrinsics(Mathematics):
 
     def _commit(self, node: Node, arguments: Sequence[Node]) -> Value:
         del arguments
-        self.emit(ir.Flight(self.line(node), "commit"))
+        line = self.line(node)
+        self.emit(ir.Flight(line, "commit"))
+        self.variables[COPIES] = I32
+        number = ir.Variable(line, COPIES, type=I32)
+        self.emit(ir.Assign(line, COPIES, build.binary(line, "+", number, build.literal(line, 1, I32))))
         return None
 
     def _wait(self, node: Node, arguments: Sequence[Node]) -> Value:
-        left = self.number(arguments[0])
-        if not isinstance(left, ir.Literal):
-            raise node.refused("a wait for a number of groups that is not constant", "a constant")
-        self.emit(ir.Flight(self.line(node), "wait", left=int(left.value)))
+        line, left = self.line(node), self.number(arguments[0])
+        if isinstance(left, ir.Literal):
+            self.emit(ir.Flight(line, "wait", left=int(left.value)))
+            return None
+        self.variables[COPIES] = I32
+        begun = ir.Variable(line, COPIES, type=I32)
+        self.emit(ir.Flight(line, "wait", last=build.binary(line, "-", begun, build.converted(left, I32))))
         return None
 
     def _memset(self, node: Node, arguments: Sequence[Node]) -> Value:

@@ -14,8 +14,9 @@ from math import gcd
 
 from windtunnel.csource import build
 from windtunnel.csource.bits import bits_of, with_bits
-from windtunnel.csource.clang import PRELUDE, Node, Unit
+from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
+from windtunnel.csource.includes import PRELUDE
 from windtunnel.csource.values import (
     NULL,
     Aggregate,

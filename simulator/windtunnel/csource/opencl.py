@@ -12,6 +12,7 @@ from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.collectives import Collectives
 from windtunnel.csource.ctype import INT, Number, Pointer, Vector
+from windtunnel.csource.intrinsics import COPIES
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U32, U64
@@ -29,8 +30,6 @@ _IDS = {
     "get_local_id": "thread", "get_group_id": "block", "get_local_size": "block_size",
     "get_enqueued_local_size": "block_size", "get_num_groups": "grid_size",
 }  # fmt: skip
-COPIES = "copies_begun"
-"""The variable that counts the asynchronous copies of a group."""
 _ROUND = {"_rte": "rint", "_rtz": "trunc", "_rtp": "ceil", "_rtn": "floor"}
 
 

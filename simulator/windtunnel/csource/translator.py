@@ -13,7 +13,8 @@ from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
 from windtunnel.csource.mathematics import CLOCK
 from windtunnel.csource.memory import Facts, stored
-from windtunnel.csource.opencl import COPIES, OpenCL
+from windtunnel.csource.intrinsics import COPIES
+from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
 from windtunnel.csource.values import NULL, Aggregate, Frame, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
@@ -151,6 +152,7 @@ class Translator(OpenCL):
     def program(self) -> CProgram:
         """Translate the kernel."""
         node = self.kernel
+        node.require_known()
         parameters: list[ir.Parameter] = []
         arrays: dict[str, types.Array] = {}
         self.frame = Frame(node.name, kernel=True)
