@@ -22,7 +22,7 @@ INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*
 NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
 """The name of the file, in quotes or in brackets."""
 _OF_HOSTS = re.compile(
-    r"(?:cutil\w*|helper_\w+|shr\w+|sdk\w+|oclUtils|exception|param|book|multithreading|cuda\w*|cu[a-z]+(?:_\w+)?|thrust/\w+"
+    r"(?:cutil\w*|helper_\w+|shr\w+|sdk\w+|oclUtils|exception|param|book|multithreading|cuda\w*|cu[a-z]+(?:_\w+)?|thrust/[\w/]+"
     r"|GL/\w+|std\w+|math|string|assert|time|unistd)\.(?:h|hpp|cuh)$"
 )
 """Headers in quotes that are the vendors' or the system's too."""

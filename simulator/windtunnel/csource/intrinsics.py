@@ -12,7 +12,7 @@ from windtunnel.csource.ctype import Array, Number, Pointer
 from windtunnel.csource.mathematics import CONSTANTS, Mathematics, number_type
 from windtunnel.csource.memory import ASSERTION, stored
 from windtunnel.csource.places import bare, operands, scalar_of_type
-from windtunnel.csource.values import Aggregate, Mem, Ptr, Value
+from windtunnel.csource.values import Aggregate, Mem, Place, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, U32, Scalar
 
@@ -42,7 +42,7 @@ class Intrinsics(Mathematics):
 
     def intrinsic(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
         """Translate a call of one of the device's own functions; NotImplemented if there is none of this name."""
-        special: Mapping[str, Callable[[Node, Sequence[Node]], Value]] = {
+        special: Mapping[str, Callable[[Node, Sequence[Node]], Value | Place]] = {
             "__syncthreads": self._barrier, "__syncwarp": self._warp_barrier, "__wt_grid_sync": self._grid_barrier,
             "__syncthreads_count": self._counted, "__syncthreads_and": self._counted,
             "__syncthreads_or": self._counted, "printf": self._printf, "__wt_assert_fail": self._assertion,
@@ -54,6 +54,7 @@ class Intrinsics(Mathematics):
             "__wt_lane": self._lane, "__nanosleep": self._nothing, "__builtin_assume": self._nothing,
             "__builtin_unreachable": self._nothing, "__wt_nothing": self._nothing,
             "sincosf": self._sincos, "sincos": self._sincos, "__sincosf": self._sincos,
+            "move": lambda _, a: self.place(a[0]), "forward": lambda _, a: self.place(a[0]),
             "__builtin_expect": lambda n, a: self.value(a[0]),
             **dict.fromkeys(CONSTANTS, self._constant),
             "frexp": self._with_integer, "frexpf": self._with_integer, "remquo": self._with_integer,
