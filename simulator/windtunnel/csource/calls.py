@@ -268,6 +268,21 @@ class Calls(Expressions):
             return frame.closure
         return None if frame.result is None else self.load(line, frame.result)
 
+    def helper(self, node: Node, name: str, values: Sequence[ir.Expr]) -> None:
+        """Translate a call of a function of our own headers."""
+        function = next(one for one in node.unit.declarations() if one.kind == "FUNCTION_DECL" and one.name == name)
+        line = self.line(node)
+        caller, self.frame = self.frame, Frame(name)
+        for parameter, value in zip((kid for kid in function.kids if kid.kind == "PARM_DECL"), values, strict=True):
+            kind = parameter.type
+            self.frame.bound[parameter.key] = Given(Aggregate(kind, {0: self.hold(value)}), 0, kind)
+        self.called_at.append(line)
+        self.functions.append(function)
+        self.function_body(line, function)
+        self.functions.pop()
+        self.called_at.pop()
+        self.frame = caller
+
     def _too_deep(self, function: Node, within: int) -> bool:
         """Return whether a function that calls itself is not translated once more."""
         most = self._recursion.get(function.key)

@@ -37,6 +37,12 @@ _REGISTER = re.compile(r"mov\.(?:u32|b32|s32) %0, %%?(laneid|lanemask_(?:eq|lt|l
 """Assembly that reads a register which says where a lane is."""
 
 
+_NAMED_BARRIER = re.compile(
+    r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(%?\w+)\s*(?:,\s*(%?\w+))?$"
+)
+"""Assembly that is a barrier of a number: whether threads wait, the number, and how many threads."""
+
+
 class Intrinsics(Mathematics):
     """Translates calls of the device's own functions."""
 
@@ -115,9 +121,28 @@ class Intrinsics(Mathematics):
                 self._trap(node, ())
                 continue
             scope = _ASSEMBLY.get(instruction)
+            named = _NAMED_BARRIER.match(instruction)
+            if scope is None and named is not None:
+                self._named_barrier(node, named[2], named[3], waits=named[1] == "sync")
+                continue
             if scope is None:
                 raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
             self.emit(ir.Barrier(line, scope))
+
+    def _named_barrier(self, node: Node, number: str, count: str | None, *, waits: bool) -> None:
+        """Translate a barrier of a number, of so many threads; without it, of all threads of the block."""
+        line = self.line(node)
+
+        def given(text: str) -> ir.Expr:
+            if text.startswith("%"):
+                return build.converted(self.number(operands(node)[int(text[1:])]), I32)
+            return build.literal(line, int(text, 0), I32)
+
+        threads: ir.Expr = build.literal(line, 1, I32)
+        for axis in range(3):
+            threads = build.binary(line, "*", threads, ir.Index(line, "block_size", axis, type=I32))
+        values = [given(number), threads if count is None else given(count), build.literal(line, waits, BOOL)]
+        self.helper(node, "__wt_named_barrier", values)
 
     def _special_register(self, line: int, name: str) -> ir.Expr:
         """Return the number of a lane, and the lanes below or above it."""

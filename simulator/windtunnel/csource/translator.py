@@ -173,6 +173,7 @@ class Translator(OpenCL):
             arrays[name] = types.Array(element, 1)
             if name in self.hidden:
                 parameters.append(ir.Parameter(name, arrays[name], line))
+        self._begin_barriers(self.line(node))
         for counter in (COPIES, CLOCK):
             if counter in self.variables:
                 zero = build.literal(self.line(node), 0, self.variables[counter])
@@ -188,6 +189,21 @@ class Translator(OpenCL):
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
+
+    def _begin_barriers(self, line: int) -> None:
+        """Let the barriers that have numbers begin at 0, if the kernel has any."""
+        made = next((one for one in self.objects.values() if one.name.startswith("named_barriers")), None)
+        if made is None or made.bytes is None:
+            return
+        with self.block() as begin:
+            with self.block() as zeros:
+                for number in range(made.bytes // 4):
+                    place = Mem(self.start_of(made).moved(number, 4), Number(types.I32))
+                    self.store(line, place, build.literal(line, 0, types.I32))
+            rank = self.thread_rank(line)
+            self.emit(ir.If(line, build.binary(line, "==", rank, build.literal(line, 0, types.I32)), zeros, []))
+            self.emit(ir.Barrier(line, "block"))
+        self.body[:0] = begin
 
     def _declared(self) -> dict[str, ir.Declare]:
         """Return the arrays of blocks and of threads, by their names."""

@@ -112,6 +112,32 @@ __WT_A2(atomicInc, unsigned) __WT_A2(atomicDec, unsigned)
 __WT_A3(int) __WT_A3(unsigned) __WT_A3(unsigned long long)
 __device__ unsigned short atomicCAS(unsigned short *at, unsigned short expected, unsigned short value);
 
+/* Atomic operations with the numbers of C++'s memory orders and of thread scopes */
+template <typename T> __device__ T __wt_c11_load(T *, int, int);
+template <typename T> __device__ void __wt_c11_store(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_exchange(T *, T, int, int);
+template <typename T> __device__ bool __wt_c11_compare_exchange(T *, T &, T, int, int, int);
+template <typename T> __device__ T __wt_c11_fetch_add(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_sub(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_min(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_max(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_and(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_or(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_xor(T *, T, int, int);
+__device__ void __wt_c11_fence(int, int);
+
+/* Barriers with a number, of some warps of a block (bar.sync and bar.arrive); all are 0 when a kernel begins. */
+static inline __device__ void __wt_named_barrier(int id, int count, bool waits) {
+  __shared__ int named_barriers[32];
+  int phase = __wt_c11_load(&named_barriers[16 + id], 0, 1);
+  if (__wt_c11_fetch_add(&named_barriers[id], 1, 4, 1) == count - 1) {
+    __wt_c11_store(&named_barriers[id], 0, 0, 1);
+    __wt_c11_store(&named_barriers[16 + id], phase + 1, 3, 1);
+  } else if (waits) {
+    while (__wt_c11_load(&named_barriers[16 + id], 2, 1) == phase) {}
+  }
+}
+
 /* Warps */
 #define __WT_S(T) \
   __device__ T __shfl_sync(unsigned m, T v, int lane, int width = 32); \
