@@ -380,7 +380,7 @@ def _is_kernel(node: Node, *, opencl: bool) -> bool:
         return node.has("CUDAGLOBAL_ATTR")
     head: list[str] = []
     for token in node.cursor.get_tokens():
-        if token.spelling in ("(", "{"):
+        if token.spelling == "{" or (token.spelling == "(" and head[-1:] == [node.name]):
             break
         head.append(token.spelling)
     if any(word in ("__kernel", "kernel") for word in head):

@@ -37,6 +37,7 @@ from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
+DIVERGENCE = "BarrierDivergence"
 NOT_FOLLOWED = "InputError"
 """What a launch raises that would need what is not translated: no finding, but an error of Windtunnel's input."""
 
@@ -52,6 +53,7 @@ class Facts:
         units: For each pointer variable, the number of bytes of which its offset is a multiple.
         accessed: For each object, the types of the numbers accessed in it, and whether atomically.
         escaped: The objects of which a pointer is stored in memory.
+        read: The members of struct variables that are read, and not only copied with their struct.
         of_file: The functions, and the variables of the file, among the objects that pointers may point to.
     """
 
@@ -60,6 +62,7 @@ class Facts:
     accessed: dict[str, set[tuple[Scalar, bool]]] = field(default_factory=dict)
     escaped: frozenset[str] = frozenset()
     of_file: dict[str, Node] = field(default_factory=dict, compare=False)
+    read: set[str] = field(default_factory=set)
 
     def storage(self, name: str, declared: CType) -> Scalar:
         """Return the type of the elements of an object."""
@@ -313,7 +316,10 @@ class Memory:
             return place.at
         if isinstance(kind, Number):
             if isinstance(place, Reg):
-                return ir.Variable(line, place.var.leaves[place.offset], type=kind.scalar)
+                name = place.var.leaves[place.offset]
+                if isinstance(place.var.type, Record):
+                    self.found.read.add(name)
+                return ir.Variable(line, name, type=kind.scalar)
             return self.load_number(line, place.at, kind)
         if isinstance(kind, Pointer):
             if isinstance(place, Reg):
@@ -322,13 +328,15 @@ class Memory:
         if isinstance(place, Mem) and len(kind.leaves) > 1:
             place = Mem(self.hold_pointer(place.at), kind)
             self.aligned(line, place.at, kind.align)
+        read = set(self.found.read)
         parts = {o: self.load(line, self.part(place, o, leaf)) for o, leaf in kind.leaves}
-        if isinstance(kind, Record) and not (isinstance(place, Mem) and self._is_shared(place.at)):
+        if isinstance(kind, Record):
+            self.found.read = read  # a copy reads nothing
             for value in parts.values():
                 for e in ir.inside(value) if isinstance(value, ir.Expr) else ():
                     if isinstance(e, ir.Variable) and isinstance(place, Reg):
                         e.copied = e.name in place.var.leaves.values()
-                    elif isinstance(e, ir.Load) and self.objects[e.array].space == "local":
+                    elif isinstance(e, ir.Load):
                         e.copied = True
         if isinstance(kind, Vector) and kind.count == 4 and not (isinstance(place, Mem) and self._is_shared(place.at)):
             # Kernels leave the last element unset where three are used.
@@ -394,6 +402,8 @@ class Memory:
         kind = place.type
         if isinstance(place, Mem) and self._is_global(place.at):
             require_set(value)
+        if isinstance(place, Reg) and isinstance(place.var.type, Record):
+            self._copied_into(place, value)
         if len(value.parts) > 1:
             if isinstance(place, (Reg, Swizzle)):
                 value = Aggregate(kind, {at: self.hold_value(part) for at, part in value.parts.items()})  # type: ignore[misc]
@@ -403,6 +413,17 @@ class Memory:
         for offset, leaf in kind.leaves:
             if offset in value.parts:
                 self.store(line, self.part(place, offset, leaf), value.parts[offset])
+
+    def _copied_into(self, place: Reg, value: Aggregate) -> None:
+        """Let those parts of a struct be checked that are read of the variable that it is copied into."""
+        for offset, part in value.parts.items():
+            if place.var.leaves.get(place.offset + offset) not in self.facts.read or not isinstance(part, ir.Expr):
+                continue
+            for e in ir.inside(part):
+                if isinstance(e, ir.Load) and self.objects[e.array].space != "local":
+                    e.copied = False
+                elif isinstance(e, ir.Variable):
+                    self.found.read.add(e.name)
 
     def _store_bits(self, line: int, place: Bits, value: Value) -> None:
         number = self.load(line, place.of)

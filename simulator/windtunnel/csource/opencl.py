@@ -13,6 +13,7 @@ from windtunnel.csource.clang import Node
 from windtunnel.csource.collectives import Collectives
 from windtunnel.csource.ctype import INT, Number, Pointer, Vector
 from windtunnel.csource.intrinsics import COPIES
+from windtunnel.csource.memory import DIVERGENCE
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U32, U64
@@ -314,8 +315,13 @@ class OpenCL(Collectives):
                 for offset, leaf in element.leaves:
                     if isinstance(leaf, Number):
                         self.in_flight(line, what, place.at.moved(offset, 1), leaf)
-        # All work-items of a group must come to the copy.
+        # All work-items of a group must come to the copy, with the same arguments.
         self.emit(ir.Barrier(line, "block.none"))
+        same = [self.linear(line, target, 1), self.linear(line, origin, 1), count, *([] if stride is None else [stride])]
+        for number in [*same, *(at.which for at in (target, origin) if at.which is not None)]:
+            if not isinstance(number, ir.Literal):
+                message = f"the arguments of {node.name} differ among the work-items of a group"
+                self.emit(ir.Require(line, number, DIVERGENCE, message, same=True))
         self.emit(ir.For(line, counter, first, count, self.hold(threads, "threads"), body))
         self.emit(ir.Flight(line, "commit"))
         # The whole copy has begun, and so is done, before a work-item goes on.

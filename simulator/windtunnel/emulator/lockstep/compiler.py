@@ -33,7 +33,7 @@ from windtunnel.emulator.common.lanes import (
 from windtunnel.emulator.common.printing import print_lines
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, polled_reads
-from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require, require_warp
+from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require, require_warp, same_in_blocks
 from windtunnel.emulator.lockstep.infinite_loops import LoopStateTracker
 from windtunnel.language import definite_assignment, flow, ir
 from windtunnel.language.places import global_index, private
@@ -43,7 +43,7 @@ HELPERS: Mapping[str, object] = {
     "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "select_values": select_values,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
     "take_copy": take_copy, "m": mathematics, "require_warp": require_warp, "LoopStateTracker": LoopStateTracker,
-    "check_assigned": check_assigned, "require": require, "print_lines": print_lines,
+    "check_assigned": check_assigned, "require": require, "same_in_blocks": same_in_blocks, "print_lines": print_lines,
 }  # fmt: skip
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 
@@ -228,6 +228,8 @@ class LockstepGenerator(Writer):
                 pass  # allocated before the kernel runs
             case ir.Require():
                 condition = self.value(statement.condition, frame)
+                if statement.same:
+                    condition = f"same_in_blocks({frame.lanes}, {condition})"
                 arguments = f"{condition}, {statement.finding!r}, {statement.message!r}"
                 self.emit(f"require({frame.lanes}, {statement.line}, {arguments})")
             case ir.Flight():
