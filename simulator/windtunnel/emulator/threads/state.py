@@ -143,6 +143,7 @@ class Thread:
         "result",
         "step",
         "trace",
+        "turns",
         "warp",
         "warp_size",
     )
