@@ -51,9 +51,9 @@ globals().update(special_functions.FUNCTIONS)
 
 rint, asinh, acosh, atanh, nextafter = map(_elementwise, (np.rint, np.arcsinh, np.arccosh, np.arctanh, np.nextafter))
 isfinite, signbit, ldexp = map(_elementwise, (np.isfinite, np.signbit, np.ldexp))
-lgamma, tgamma, erfinv, erfcinv, normcdf, j0, j1, y0, y1 = map(
+tgamma, erfinv, erfcinv, normcdf, j0, j1, y0, y1 = map(
     _elementwise,
-    (special.gammaln, special.gamma, special.erfinv, special.erfcinv, special.ndtr, special.j0, special.j1,
+    (special.gamma, special.erfinv, special.erfcinv, special.ndtr, special.j0, special.j1,
      special.y0, special.y1),
 )  # fmt: skip
 
@@ -257,10 +257,13 @@ def round(value: Value) -> Any:  # noqa: A001  the name it has in C
 
 
 def remainder(a: Value, b: Value) -> Any:
-    """Return the remainder of the division of integers that truncates, as in C; 0 for a division by zero."""
+    """Return the remainder of the division of integers that truncates, as in C, 0 for a division by zero.
+
+    That of floats is IEEE 754's.
+    """
     a, b = materialise(a), materialise(b)
     if a.dtype.kind == "f":
-        return np.asarray(a - np.rint(a / b) * b, a.dtype)[()]
+        return special_functions.remainder(a, b)
     return np.asarray(np.fmod(a, b))[()]
 
 
