@@ -209,7 +209,8 @@ class OpenCL(Collectives):
         at = self.hold_pointer(self.pointer(pointer).moved(number, step * element.size))
         if stores:
             for place, part in enumerate(self.parts_of(node, value, count)):
-                self.store(line, Mem(at.moved(place, element.size), element), build.converted(part, element.scalar))
+                made = self.half(line, part, found[5]) if found[3] else build.converted(part, element.scalar)
+                self.store(line, Mem(at.moved(place, element.size), element), made)
             return None
         parts = [self.load(line, Mem(at.moved(place, element.size), element)) for place in range(count)]
         numbers = [part for part in parts if isinstance(part, ir.Expr)]
