@@ -278,17 +278,19 @@ class Intrinsics(Mathematics):
         self.emit(ir.For(line, counter, zero, build.converted(steps, I32), one, body))
 
     def _copy_async(self, node: Node, arguments: Sequence[Node]) -> Value:
-        """Translate an asynchronous copy of a few bytes: it is done at once, and in flight until a wait."""
+        """Translate an asynchronous copy: it is done at once, and in flight until a wait."""
         line = self.line(node)
         target, origin = (self.hold_pointer(self.pointer(one)) for one in arguments[:2])
         size = self.number(arguments[2])
-        if not isinstance(size, ir.Literal):
-            raise node.refused("an asynchronous copy of a size that is not constant", "4, 8 or 16 bytes")
-        unit = Number(U32 if size.value % 4 == 0 else types.U8)
+        whole = int(size.value) if isinstance(size, ir.Literal) else 0
+        unit = Number(U32 if whole % 4 == 0 else types.U8)
         declared = {stored(leaf) for at in (target, origin) for base in at.bases if base in self.objects
                     for _, leaf in self.objects[base].type.leaves[:1]}  # fmt: skip
-        if len(declared) == 1 and size.value % ((only := declared.pop()).bits // 8) == 0:
+        if len(declared) == 1 and whole % ((only := declared.pop()).bits // 8) == 0:
             unit = Number(only)
+        if not isinstance(size, ir.Literal):
+            self._copy_many(line, target, origin, size, unit)
+            return None
         for number in range(int(size.value) // unit.size):
             to, read = target.moved(number, unit.size), origin.moved(number, unit.size)
             self.store(line, Mem(to, unit), self.load(line, Mem(read, unit)))
@@ -296,6 +298,20 @@ class Intrinsics(Mathematics):
             self.in_flight(line, "write", target.moved(number, unit.size), unit)
             self.in_flight(line, "read", origin.moved(number, unit.size), unit)
         return None
+
+    def _copy_many(self, line: int, target: Ptr, origin: Ptr, size: ir.Expr, unit: Number) -> None:
+        """Emit an asynchronous copy of a size that is known when the kernel runs."""
+        counter = self.fresh("copied")
+        self.variables[counter] = I32
+        at = ir.Variable(line, counter, type=I32)
+        to, read = target.moved(at, unit.size), origin.moved(at, unit.size)
+        with self.block() as body:
+            self.store(line, Mem(to, unit), self.load(line, Mem(read, unit)))
+            self.in_flight(line, "write", to, unit)
+            self.in_flight(line, "read", read, unit)
+        steps = build.binary(line, "/", build.converted(size, I32), build.literal(line, unit.size, I32))
+        zero, one = build.literal(line, 0, I32), build.literal(line, 1, I32)
+        self.emit(ir.For(line, counter, zero, self.hold(steps), one, body))
 
     def _commit(self, node: Node, arguments: Sequence[Node]) -> Value:
         del arguments
