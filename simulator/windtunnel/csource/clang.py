@@ -163,8 +163,10 @@ class Node:
         """Raise the error of a function that has names in it which are not known."""
         for one in self.unit.unknown:
             extent = self.cursor.extent
-            if extent.start.offset <= one.first and one.last <= extent.end.offset and (
-                str(extent.start.file) == one.file
+            if (
+                extent.start.offset <= one.first
+                and one.last <= extent.end.offset
+                and (str(extent.start.file) == one.file)
             ):
                 raise one.error()
 

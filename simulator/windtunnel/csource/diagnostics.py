@@ -96,7 +96,10 @@ def sort_errors(unit: Unit, lines: int, launched: int) -> None:
                     unit.unknown.append(Unknown(name, body.start.offset, body.end.offset, str(found.spelling), at))
                 continue
         raise InputError(f"{found.spelling}", where=at)
-    if unit.unknown and len(re.findall(r"\b(?:__global__|(?:__)?kernel)\b", without_comments("\n".join(unit.lines)))) < 2:
+    if (
+        unit.unknown
+        and len(re.findall(r"\b(?:__global__|(?:__)?kernel)\b", without_comments("\n".join(unit.lines)))) < 2
+    ):
         raise unit.unknown[0].error()
     for place, problem in [*unit.wrong.items()][:_NOTES]:
         name, line = unit.origin(*place)

@@ -37,9 +37,7 @@ _REGISTER = re.compile(r"mov\.(?:u32|b32|s32) %0, %%?(laneid|lanemask_(?:eq|lt|l
 """Assembly that reads a register which says where a lane is."""
 
 
-_NAMED_BARRIER = re.compile(
-    r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(%?\w+)\s*(?:,\s*(%?\w+))?$"
-)
+_NAMED_BARRIER = re.compile(r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(%?\w+)\s*(?:,\s*(%?\w+))?$")
 """Assembly that is a barrier of a number: whether threads wait, the number, and how many threads."""
 
 

@@ -318,7 +318,12 @@ class OpenCL(Collectives):
                         self.in_flight(line, what, place.at.moved(offset, 1), leaf)
         # All work-items of a group must come to the copy, with the same arguments.
         self.emit(ir.Barrier(line, "block.none"))
-        same = [self.linear(line, target, 1), self.linear(line, origin, 1), count, *([] if stride is None else [stride])]
+        same = [
+            self.linear(line, target, 1),
+            self.linear(line, origin, 1),
+            count,
+            *([] if stride is None else [stride]),
+        ]
         for number in [*same, *(at.which for at in (target, origin) if at.which is not None)]:
             if not isinstance(number, ir.Literal):
                 message = f"the arguments of {node.name} differ among the work-items of a group"

@@ -10,10 +10,20 @@ from functools import cached_property
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
+from windtunnel.csource.ctype import (
+    Array,
+    CType,
+    Number,
+    Pointer,
+    Record,
+    Vector,
+    Void,
+    is_function_pointer,
+    member_name,
+)
+from windtunnel.csource.intrinsics import COPIES
 from windtunnel.csource.mathematics import CLOCK
 from windtunnel.csource.memory import Facts, stored
-from windtunnel.csource.intrinsics import COPIES
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
 from windtunnel.csource.values import NULL, Aggregate, Frame, Given, Mem, Place, Ptr, Reg, Value, Var
@@ -162,11 +172,11 @@ class Translator(OpenCL):
         for number, parameter in enumerate(listed):
             self._parameter(number, parameter, assigned, parameters, objects)
         # Pointers in memory may point to what this pass has not come to yet.
-        for name, declared in self.facts.of_file.items():
-            if name in self.facts.escaped and declared.kind == "VAR_DECL":
-                self.static(declared, "global")
+        for name, one in self.facts.of_file.items():
+            if name in self.facts.escaped and one.kind == "VAR_DECL":
+                self.static(one, "global")
             elif name in self.facts.escaped:
-                self.function_pointer(node, declared)
+                self.function_pointer(node, one)
         self.statements(next(kid for kid in node.kids if kid.kind == "COMPOUND_STMT"))
         for name, line in [*objects, *((name, self.objects[name].line or self.line(node)) for name in self.hidden)]:
             element = self.storage_of(name)
@@ -217,6 +227,35 @@ class Translator(OpenCL):
             found[made.name] = ir.Declare(made.line, made.name, made.space, (max(count, 0),), element)
         return found
 
+    def _function_of_number(self, node: Node, name: str) -> Ptr:
+        """Return the pointer to the function of a number: among those of its type that the file's variables point to.
+
+        The number counts from 0, modulo how many there are.
+        """
+        wanted = node.cursor.type.get_canonical().get_pointee().spelling
+        found: dict[int, Node] = {}
+        for declared in self.unit.declarations():
+            if declared.kind == "VAR_DECL" and declared.has("CUDADEVICE_ATTR", "CUDACONSTANT_ATTR"):
+                for one in declared.cursor.walk_preorder():
+                    target = one.referenced if one.kind.name == "DECL_REF_EXPR" else None
+                    if target is not None and target.type.get_canonical().spelling == wanted:
+                        function = self.unit.declaration(target)
+                        if self._definition(function) is not None:
+                            found.setdefault(function.key, function)
+        if not found:
+            raise node.refused(f"no variable of the file points to a function of the type of '{name}'")
+        line = self.line(node)
+        ids = [(base, self.ids[base]) for one in found.values() for base in self.function_pointer(node, one).bases]
+        chosen = build.binary(
+            line, "%", ir.Variable(line, name, type=types.U64), build.literal(line, len(ids), types.U64)
+        )
+        chosen = self.hold(chosen, "chosen")
+        which: ir.Expr = build.literal(line, ids[0][1], types.I32)
+        for number, (_, own) in enumerate(ids[1:], 1):
+            equal = build.binary(line, "==", chosen, build.literal(line, number, types.U64))
+            which = build.select(line, equal, build.literal(line, own, types.I32), which)
+        return Ptr(frozenset(base for base, _ in ids), which=which)
+
     def _parameter(
         self, number: int, node: Node, assigned: frozenset[int], parameters: list[ir.Parameter],
         objects: list[tuple[str, int]],
@@ -224,6 +263,11 @@ class Translator(OpenCL):
         line, kind = self.line(node), node.type
         name = node.name or f"argument_{number}"
         if isinstance(kind, Void) and kind.is_opaque:
+            return
+        if is_function_pointer(kind):
+            parameters.append(ir.Parameter(name, types.U64, line))
+            self.scalars[name] = types.U64
+            self.frame.bound[node.key] = self.bind(node, kind, self._function_of_number(node, name), line, self.kernel)
             return
         if isinstance(kind, Pointer):
             start = Ptr(frozenset({NULL}))
