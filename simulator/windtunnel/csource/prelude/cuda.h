@@ -210,6 +210,17 @@ __WT_D__ unsigned __sad(int a, int b, unsigned c) { return (a > b ? (unsigned)a 
 __WT_D__ unsigned __usad(unsigned a, unsigned b, unsigned c) { return (a > b ? a - b : b - a) + c; }
 __WT_D__ int __hadd(int a, int b) { return (int)(((long long)a + b) >> 1); }
 __WT_D__ int __rhadd(int a, int b) { return (int)(((long long)a + b + 1) >> 1); }
+__WT_D__ double __hiloint2double(int high, int low) { return __longlong_as_double((long long)high << 32 | (unsigned)low); }
+__WT_D__ int __double2hiint(double v) { return (int)(__double_as_longlong(v) >> 32); }
+__WT_D__ int __double2loint(double v) { return (int)__double_as_longlong(v); }
+__WT_D__ int __dp4a(int a, int b, int c) {
+  for (int k = 0; k < 32; k += 8) c += (int)(signed char)(a >> k) * (int)(signed char)(b >> k);
+  return c;
+}
+__WT_D__ unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+  for (int k = 0; k < 32; k += 8) c += (a >> k & 255u) * (b >> k & 255u);
+  return c;
+}
 __WT_D__ unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
   unsigned long long both = (unsigned long long)y << 32 | x;
   unsigned result = 0;
