@@ -48,6 +48,8 @@ class Calls(Expressions):
         self.code: dict[str, Node] = {}
         """The functions of which a pointer is taken, by the name of their object."""
         self._swapped: dict[int, frozenset[int]] = {}
+        self._early: dict[int, tuple[bool, bool]] = {}
+        """Whether functions return before their ends, and then only in branches."""
         self._recursion: dict[int, int] = {}
         """How often functions that call themselves are translated within themselves."""
         self.functions: list[Node] = []
@@ -316,11 +318,12 @@ class Calls(Expressions):
         """Translate a body; its returns leave a loop around it, unless they all end it anyway."""
         body = next(kid for kid in function.kids if kid.kind == "COMPOUND_STMT")
         frame = self.frame
-        if not returns_early(body):
-            self.statements(body)
-            return
-        if branches_only([body]) and not _has_goto(body):
-            frame.divides = True
+        early = self._early.get(function.key)
+        if early is None:
+            divides = branches_only([body]) and not _has_goto(body)
+            early = self._early[function.key] = (returns_early(body), divides)
+        frame.divides = all(early)
+        if early != (True, False):
             self.statements(body)
             return
         frame.jumps = True

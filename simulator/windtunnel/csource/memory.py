@@ -107,6 +107,10 @@ class Memory:
         self.called_at: list[int] = []
         """The lines of the calls of the functions that are being translated."""
         self.frame = Frame("")
+        self.copies: dict[str, set[str]] = {}
+        """For members of struct variables, the variables that they are copied from."""
+        self.copying = 0
+        """How many structs and vectors around the number that is being loaded are loaded whole."""
         self.products: dict[int, ir.Binary] = {}
         """The products of operators, by identity, which a sum may be contracted with."""
 
@@ -317,7 +321,7 @@ class Memory:
         if isinstance(kind, Number):
             if isinstance(place, Reg):
                 name = place.var.leaves[place.offset]
-                if isinstance(place.var.type, Record):
+                if isinstance(place.var.type, Record) and not self.copying:
                     self.found.read.add(name)
                 return ir.Variable(line, name, type=kind.scalar)
             return self.load_number(line, place.at, kind)
@@ -328,10 +332,10 @@ class Memory:
         if isinstance(place, Mem) and len(kind.leaves) > 1:
             place = Mem(self.hold_pointer(place.at), kind)
             self.aligned(line, place.at, kind.align)
-        read = set(self.found.read)
+        self.copying += 1  # which reads nothing
         parts = {o: self.load(line, self.part(place, o, leaf)) for o, leaf in kind.leaves}
+        self.copying -= 1
         if isinstance(kind, Record):
-            self.found.read = read  # a copy reads nothing
             for value in parts.values():
                 for e in ir.inside(value) if isinstance(value, ir.Expr) else ():
                     if isinstance(e, ir.Variable) and isinstance(place, Reg):
@@ -417,13 +421,20 @@ class Memory:
     def _copied_into(self, place: Reg, value: Aggregate) -> None:
         """Let those parts of a struct be checked that are read of the variable that it is copied into."""
         for offset, part in value.parts.items():
-            if place.var.leaves.get(place.offset + offset) not in self.facts.read or not isinstance(part, ir.Expr):
-                continue
-            for e in ir.inside(part):
-                if isinstance(e, ir.Load) and self.objects[e.array].space != "local":
+            name = place.var.leaves.get(place.offset + offset)
+            for e in ir.inside(part) if isinstance(part, ir.Expr) and name is not None else ():
+                if isinstance(e, ir.Load) and self.objects[e.array].space != "local" and name in self.facts.read:
                     e.copied = False
-                elif isinstance(e, ir.Variable):
-                    self.found.read.add(e.name)
+                elif isinstance(e, ir.Variable) and name is not None:
+                    self.copies.setdefault(name, set()).add(e.name)
+
+    def read_through_copies(self) -> None:
+        """Add the members that are read of a copy of their struct."""
+        pending = list(self.found.read)
+        while pending:
+            new = self.copies.get(pending.pop(), set()) - self.found.read
+            self.found.read |= new
+            pending += new
 
     def _store_bits(self, line: int, place: Bits, value: Value) -> None:
         number = self.load(line, place.of)

@@ -183,6 +183,7 @@ class Translator(OpenCL):
             arrays[name] = types.Array(element, 1)
             if name in self.hidden:
                 parameters.append(ir.Parameter(name, arrays[name], line))
+        self.read_through_copies()
         self._begin_barriers(self.line(node))
         for counter in (COPIES, CLOCK):
             if counter in self.variables:
