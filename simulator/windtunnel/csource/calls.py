@@ -11,7 +11,7 @@ from windtunnel.csource.expressions import Expressions
 from windtunnel.csource.labels import LOOPS
 from windtunnel.csource.memory import NOT_FOLLOWED
 from windtunnel.csource.places import bare, operands
-from windtunnel.csource.returns import branches_only, returns_early
+from windtunnel.csource.returns import branches_only, has_goto, returns_early, walk
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -291,9 +291,9 @@ class Calls(Expressions):
         if most is None:
             around = self.functions[len(self.functions) - len(self.stack) + self.stack.index(function.key) :]
             own = {one.key for one in around}
-            calls = max(sum(self._calls_one_of(one, own) for one in _walk(body)) for body in around)
+            calls = max(sum(self._calls_one_of(one, own) for one in walk(body)) for body in around)
             most = _RECURSION[min(calls, len(_RECURSION) - 1)]
-            if not all(branches_only(body.kids[-1:]) and not any(one.kind in LOOPS for one in _walk(body))
+            if not all(branches_only(body.kids[-1:]) and not any(one.kind in LOOPS for one in walk(body))
                        for body in around):  # fmt: skip
                 most = min(most, _LOOPED)
             self._recursion[function.key] = most
@@ -320,7 +320,7 @@ class Calls(Expressions):
         frame = self.frame
         early = self._early.get(function.key)
         if early is None:
-            divides = branches_only([body]) and not _has_goto(body)
+            divides = branches_only([body]) and not has_goto(body)
             early = self._early[function.key] = (returns_early(body), divides)
         frame.divides = all(early)
         if early != (True, False):
@@ -361,7 +361,7 @@ class Calls(Expressions):
 
     def _shuffles(self, function: Node) -> bool:
         """Return whether a function exchanges values among the lanes of a warp."""
-        return any(one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in _walk(function))
+        return any(one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in walk(function))
 
     def _closure(self, node: Node) -> Closure:
         while node.kind in ("UNEXPOSED_EXPR", "CALL_EXPR") and len(node.kids) == 1:
@@ -392,7 +392,7 @@ class Calls(Expressions):
         """Return the variables of a function whose address is taken, or of which an element is asked by number."""
         found = self._in_memory.get(function.key)
         if found is None:
-            taken = {key for one in _walk(function) if (key := _addressed(one)) is not None}
+            taken = {key for one in walk(function) if (key := _addressed(one)) is not None}
             found = self._in_memory[function.key] = frozenset(taken)
         return found
 
@@ -400,7 +400,7 @@ class Calls(Expressions):
         """Return the variables that a function assigns to after their declaration, or whose address it takes."""
         found = self._assigned.get(function.key)
         if found is None:
-            changed = {key for one in _walk(function) for key in (_changed(one), _addressed(one)) if key is not None}
+            changed = {key for one in walk(function) for key in (_changed(one), _addressed(one)) if key is not None}
             found = self._assigned[function.key] = frozenset(changed)
         return found
 
@@ -409,7 +409,7 @@ class Calls(Expressions):
         found = self._swapped.get(function.key)
         if found is None:
             keys = set()
-            for one in _walk(function):
+            for one in walk(function):
                 if one.kind == "CALL_EXPR" and one.name in ("atomicCAS", "atomic_cmpxchg", "atom_cmpxchg"):
                     target = _pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
                     keys |= set() if target is None else {target}
@@ -537,15 +537,6 @@ def _returned(function: Node, call: Node) -> CType:
     return function.unit.type_of(kind, function)
 
 
-def _walk(node: Node) -> list[Node]:
-    found, pending = [], [node]
-    while pending:
-        one = pending.pop()
-        found.append(one)
-        pending += one.kids
-    return found
-
-
 def _pointer_of(node: Node) -> int | None:
     """Return the variable that a pointer is, perhaps in another type; None for another expression."""
     node = bare(node)
@@ -610,7 +601,3 @@ def _changed(node: Node) -> int | None:
         found = _root(operands(node)[0])
         return None if found is None else found.key
     return None
-
-
-def _has_goto(node: Node) -> bool:
-    return any(one.kind == "GOTO_STMT" for one in _walk(node))

@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.csource.includes import PRELUDE, without_comments
 from windtunnel.csource.libclang import library
-
-if TYPE_CHECKING:
-    from windtunnel.csource.clang import Unit
 
 _OF_EITHER = ("FUNCTION_DECL", "FUNCTION_TEMPLATE", "VAR_DECL", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR")
 """Declarations of the host or of the device, by their attributes."""
@@ -25,6 +22,7 @@ _UNKNOWN = re.compile(
     r"|no template named|reference to __(?:global|host)__"
 )
 """Errors about names that are not known: those of libraries, perhaps."""
+_KERNEL = re.compile(r"\b(?:__global__|(?:__)?kernel)\b")
 _NOTES = 8
 """Errors in the host's declarations that are shown."""
 
@@ -44,7 +42,7 @@ class Unknown:
         return InputError(self.problem, where=self.where)
 
 
-def note_missing(unit: Unit, missing: dict[str, str]) -> None:
+def note_missing(unit: Any, missing: dict[str, str]) -> None:
     """Note the headers that are not found, and are taken as empty."""
     for included in unit.clang.get_includes():
         name = missing.pop(str(included.include.name), None)
@@ -53,7 +51,7 @@ def note_missing(unit: Unit, missing: dict[str, str]) -> None:
             unit.notes.append(f"{at.file}:{at.line}: the header '{name}' is not found, and is taken as empty")
 
 
-def note_warnings(unit: Unit) -> None:
+def note_warnings(unit: Any) -> None:
     """Note Clang's warnings about the file."""
     for found in unit.clang.diagnostics:
         if found.severity == library().Diagnostic.Warning and str(found.location.file) == unit.file:
@@ -61,14 +59,14 @@ def note_warnings(unit: Unit) -> None:
             unit.notes.append(f"{name}:{line}: warning: {found.spelling}")
 
 
-def sort_errors(unit: Unit, lines: int, launched: int) -> None:
+def sort_errors(unit: Any, lines: int, launched: int) -> None:
     """Raise the first error that concerns the whole file.
 
     Errors in the host's declarations, and in instances that these name, are notes. Names that are not known in a
     function of the device are errors of the kernels that need it, unless there is one kernel only.
     """
-    device: list[tuple[str, int, int]] | None = None
-    bodies: list[Any] | None = None
+    device: list[tuple[str, int, int]] = []
+    bodies: list[Any] = []
     for found in unit.clang.diagnostics:
         if found.severity < library().Diagnostic.Error:
             continue
@@ -77,8 +75,7 @@ def sort_errors(unit: Unit, lines: int, launched: int) -> None:
         if not unit.opencl and found.severity == library().Diagnostic.Error:
             if name == unit.file and 0 < where.line - lines <= launched:
                 continue  # an instance that the host names within a template of its own
-            if device is None:
-                device = list(_of_device(unit))
+            device = device or list(_of_device(unit))
             if not any(name == other and a <= where.line <= b for other, a, b in device) and (
                 _is_of_host(unit, name, where.line)
             ):
@@ -86,20 +83,10 @@ def sort_errors(unit: Unit, lines: int, launched: int) -> None:
                 continue
         file, line = unit.origin(name, where.line)
         at = Location(file, line or None, where.column or None)
-        if found.severity == library().Diagnostic.Error:
-            known = any(one.file == name and one.first <= where.offset <= one.last for one in unit.unknown)
-            bodies = _bodies(unit) if bodies is None else bodies
-            body = next((b for b in bodies if str(b.start.file) == name
-                         and b.start.offset <= where.offset <= b.end.offset), None)  # fmt: skip
-            if known or (body is not None and _UNKNOWN.search(found.spelling)):
-                if not known and body is not None:
-                    unit.unknown.append(Unknown(name, body.start.offset, body.end.offset, str(found.spelling), at))
-                continue
-        raise InputError(f"{found.spelling}", where=at)
-    if (
-        unit.unknown
-        and len(re.findall(r"\b(?:__global__|(?:__)?kernel)\b", without_comments("\n".join(unit.lines)))) < 2
-    ):
+        bodies = bodies or _bodies(unit)
+        if not _is_unknown(unit, found, name, at, bodies):
+            raise InputError(f"{found.spelling}", where=at)
+    if unit.unknown and len(_KERNEL.findall(without_comments("\n".join(unit.lines)))) < 2:
         raise unit.unknown[0].error()
     for place, problem in [*unit.wrong.items()][:_NOTES]:
         name, line = unit.origin(*place)
@@ -108,7 +95,21 @@ def sort_errors(unit: Unit, lines: int, launched: int) -> None:
         unit.notes.append(f"{len(unit.wrong) - _NOTES} more errors in declarations of the host")
 
 
-def _bodies(unit: Unit) -> list[Any]:
+def _is_unknown(unit: Any, found: Any, name: str, at: Location, bodies: list[Any]) -> bool:
+    """Return whether an error is, or follows from, a name that is not known in a function; note the first of each."""
+    if found.severity != library().Diagnostic.Error:
+        return False
+    place = found.location.offset
+    if any(one.file == name and one.first <= place <= one.last for one in unit.unknown):
+        return True
+    body = next((b for b in bodies if str(b.start.file) == name and b.start.offset <= place <= b.end.offset), None)
+    if body is None or not _UNKNOWN.search(found.spelling):
+        return False
+    unit.unknown.append(Unknown(name, body.start.offset, body.end.offset, str(found.spelling), at))
+    return True
+
+
+def _bodies(unit: Any) -> list[Any]:
     """Return the extents of the bodies of functions."""
     return [
         kid.cursor.extent
@@ -117,7 +118,7 @@ def _bodies(unit: Unit) -> list[Any]:
     ]  # fmt: skip
 
 
-def _of_device(unit: Unit) -> Iterator[tuple[str, int, int]]:
+def _of_device(unit: Any) -> Iterator[tuple[str, int, int]]:
     """Yield file, first and last line of the declarations that the device has, and of types that they name.
 
     A class may be used on the device too. One with an error in it is refused then.
@@ -137,7 +138,7 @@ def _of_device(unit: Unit) -> Iterator[tuple[str, int, int]]:
     yield from (span for name, span in named if name in words)
 
 
-def _is_of_host(unit: Unit, file: str, line: int) -> bool:
+def _is_of_host(unit: Any, file: str, line: int) -> bool:
     """Return whether the declaration at a line, which Clang may have dropped, has no word of the device in it."""
     above = []
     for number in range(line - 1, max(line - 20, 0), -1):

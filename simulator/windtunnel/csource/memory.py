@@ -38,8 +38,7 @@ from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
 DIVERGENCE = "BarrierDivergence"
-NOT_FOLLOWED = "InputError"
-"""What a launch raises that would need what is not translated: no finding, but an error of Windtunnel's input."""
+NOT_FOLLOWED = "InputError"  # no finding: what would be needed is not translated
 
 _PRELUDE = str(PRELUDE)
 
@@ -110,7 +109,7 @@ class Memory:
         self.copies: dict[str, set[str]] = {}
         """For members of struct variables, the variables that they are copied from."""
         self.copying = 0
-        """How many structs and vectors around the number that is being loaded are loaded whole."""
+        """How many structs around the number that is being loaded are loaded whole."""
         self.products: dict[int, ir.Binary] = {}
         """The products of operators, by identity, which a sum may be contracted with."""
 
@@ -425,7 +424,7 @@ class Memory:
             for e in ir.inside(part) if isinstance(part, ir.Expr) and name is not None else ():
                 if isinstance(e, ir.Load) and self.objects[e.array].space != "local" and name in self.facts.read:
                     e.copied = False
-                elif isinstance(e, ir.Variable) and name is not None:
+                elif isinstance(e, ir.Variable) and name:
                     self.copies.setdefault(name, set()).add(e.name)
 
     def read_through_copies(self) -> None:
