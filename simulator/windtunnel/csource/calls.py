@@ -32,8 +32,7 @@ _MAX_DEPTH = 60
 """The largest depth of calls."""
 _RECURSION = (0, 24, 6, 4)
 """How often a function is translated within itself, by the number of calls of itself that its body has."""
-_LOOPED = 4
-"""How often at most, if it has loops: those of the machine's language are not nested deeper than 20."""
+_LOOPED = 4  # if it has loops, which Python nests 20 deep
 _METHODS = ("CXX_METHOD", "CONSTRUCTOR", "CONVERSION_FUNCTION", "DESTRUCTOR")
 
 
@@ -49,9 +48,7 @@ class Calls(Expressions):
         """The functions of which a pointer is taken, by the name of their object."""
         self._swapped: dict[int, frozenset[int]] = {}
         self._early: dict[int, tuple[bool, bool]] = {}
-        """Whether functions return before their ends, and then only in branches."""
         self._recursion: dict[int, int] = {}
-        """How often functions that call themselves are translated within themselves."""
         self.functions: list[Node] = []
         """The functions that are being translated, innermost last."""
 

@@ -59,6 +59,7 @@ def note_warnings(unit: Any) -> None:
             unit.notes.append(f"{name}:{line}: warning: {found.spelling}")
 
 
+# Long: one case for each kind of error.
 def sort_errors(unit: Any, lines: int, launched: int) -> None:
     """Raise the first error that concerns the whole file.
 

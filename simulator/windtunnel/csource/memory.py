@@ -109,7 +109,6 @@ class Memory:
         self.copies: dict[str, set[str]] = {}
         """For members of struct variables, the variables that they are copied from."""
         self.copying = 0
-        """How many structs around the number that is being loaded are loaded whole."""
         self.products: dict[int, ir.Binary] = {}
         """The products of operators, by identity, which a sum may be contracted with."""
 

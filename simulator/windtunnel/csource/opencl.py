@@ -284,6 +284,7 @@ class OpenCL(Collectives):
 
     # Copies of a group.
 
+    # Long: one case for each kind of argument.
     def _group_copy(self, node: Node, arguments: Sequence[Node]) -> Value:
         """Translate a copy by all work-items of a group: each copies every element of its number."""
         line = self.line(node)

@@ -159,6 +159,7 @@ class Translator(OpenCL):
             raise node.refused(f"'{node.name}', a variable of the host", "__device__, __constant__ or __shared__")
         return self.static(node, space)
 
+    # Long: one case for each kind of object.
     def program(self) -> CProgram:
         """Translate the kernel."""
         node = self.kernel
@@ -257,6 +258,7 @@ class Translator(OpenCL):
             which = build.select(line, equal, build.literal(line, own, types.I32), which)
         return Ptr(frozenset(base for base, _ in ids), which=which)
 
+    # Long: one case for each kind of object.
     def _parameter(
         self, number: int, node: Node, assigned: frozenset[int], parameters: list[ir.Parameter],
         objects: list[tuple[str, int]],
