@@ -144,6 +144,109 @@ PROGRAMS: dict[str, tuple[str, Any]] = {
         """,
         lambda t: 31 - t + 3 + 1 + 0x3F80 + 3000 + 22 + 7,
     ),
+    "recursion": (
+        """
+        __device__ int factorial(int n) { if (n <= 1) return 1; return n * factorial(n - 1); }
+        __device__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+        __device__ int odd(int n);
+        __device__ int even(int n) { if (n == 0) return 1; else return odd(n - 1); }
+        __device__ int odd(int n) { if (n == 0) return 0; return even(n - 1); }
+        __device__ void add(int *sum, int n) { if (n == 0) return; *sum += n; add(sum, n - 1); }
+        __global__ void k(int *out) {
+            int t = threadIdx.x, sum = 0;
+            add(&sum, t % 4);
+            out[t] = factorial(t % 4) + 100 * even(t % 4) + 1000 * sum + 10000 * fibonacci(t % 4) + factorial(5);
+        }
+        """,
+        lambda t: (
+            np.array([1, 1, 2, 6])[t % 4]
+            + 100 * (t % 2 == 0)
+            + 1000 * np.array([0, 1, 3, 6])[t % 4]
+            + 10000 * np.array([0, 1, 1, 2])[t % 4]
+            + 120
+        ),
+    ),
+    "tables of functions": (
+        """
+        typedef int (*operation)(int, int);
+        __device__ int add(int a, int b) { return a + b; }
+        __device__ int multiply(int a, int b) { return a * b; }
+        __device__ operation table[] = {add, &multiply};
+        __device__ int numbers[3] = {5, 6, 7};
+        struct Entry { int code; operation act; const int *at; };
+        __constant__ Entry entries[2] = {{3, multiply, numbers + 1}, {4, add, numbers}};
+        __global__ void k(int *out) {
+            int t = threadIdx.x;
+            operation local[2] = {multiply, add};
+            out[t] = table[t % 2](t, 2) + local[t % 2](10, 20);
+            for (const Entry &one : entries)
+                if (one.code == 3 + t % 2) out[t] += one.act(1000, *one.at);
+        }
+        """,
+        lambda t: np.where(t % 2, 2 * t + 30 + 1005, t + 2 + 200 + 6000),
+    ),
+    "matrices of a warp": (
+        """
+        #include <mma.h>
+        using namespace nvcuda;
+        __global__ void k(int *out) {
+            __shared__ signed char a[256], b[256];
+            __shared__ int c[256];
+            int t = threadIdx.x;
+            for (int i = t; i < 256; i += 32) { a[i] = i / 16 - 8; b[i] = i % 16 == i / 16 ? 3 : 0; }
+            __syncwarp();
+            wmma::fragment<wmma::matrix_a, 16, 16, 16, signed char, wmma::row_major> left;
+            wmma::fragment<wmma::matrix_b, 16, 16, 16, signed char, wmma::col_major> right;
+            wmma::fragment<wmma::accumulator, 16, 16, 16, int> sum;
+            wmma::fill_fragment(sum, 1);
+            wmma::load_matrix_sync(left, a, 16);
+            wmma::load_matrix_sync(right, b, 16);
+            wmma::mma_sync(sum, left, right, sum);
+            for (int i = 0; i < sum.num_elements; i++) sum.x[i] *= 2;
+            wmma::store_matrix_sync(c, sum, 16, wmma::mem_row_major);
+            __syncwarp();
+            out[t] = c[t * 8];
+        }
+        """,
+        lambda t: 2 * (1 + 3 * (t // 2 - 8)),
+    ),
+    "barriers with a number": (
+        """
+        #include <cooperative_groups.h>
+        #include <cuda/pipeline>
+        __device__ void arrive(int id) { asm volatile("bar.arrive %0, 32;" :: "r"(id) : "memory"); }
+        __device__ void wait(int id) { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(32) : "memory"); }
+        __global__ void k(int *out) {
+            __shared__ cuda::barrier<cuda::thread_scope_block> barrier;
+            __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+            __shared__ int held[32], staged[2][16];
+            int t = threadIdx.x;
+            if (t == 0) init(&barrier, 32);
+            __syncthreads();
+            if (t < 16) { held[t] = t; arrive(3); } else { wait(3); out[t] = held[31 - t]; }
+            auto token = barrier.arrive();
+            barrier.wait(std::move(token));
+            held[t] = t;
+            barrier.arrive_and_wait();
+            if (t < 16) out[t] = held[31 - t];
+            bool produces = t < 16;
+            auto pipe = cuda::make_pipeline(cooperative_groups::this_thread_block(), &state,
+                                            produces ? cuda::pipeline_role::producer : cuda::pipeline_role::consumer);
+            for (int n = 0; n < 3; n++) {
+                if (produces) {
+                    pipe.producer_acquire();
+                    cuda::memcpy_async(&staged[n % 2][t], &out[t], sizeof(int), pipe);
+                    pipe.producer_commit();
+                } else {
+                    pipe.consumer_wait();
+                    out[t] += 100 * staged[n % 2][31 - t];
+                    pipe.consumer_release();
+                }
+            }
+        }
+        """,
+        lambda t: np.where(t < 16, 31 - t, 31 - t + 300 * t),
+    ),
     "jumps": (
         """
         __device__ int first_factor(int n) {
@@ -255,6 +358,20 @@ __kernel void ordered(__global int *data) {
     barrier(FENCE);
     data[31 - get_local_id(0)] += 1;
 }
+__kernel void differing(__global int *data) {
+    __local int held[32];
+    event_t event = async_work_group_copy(held, data + get_local_id(0) % 2, 16, 0);
+    wait_group_events(1, &event);
+}
+typedef struct { int set, unset; } pair;
+__kernel void member(__global int *data) {
+    __local pair held[32];
+    int t = get_local_id(0);
+    held[t].set = t;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    pair copy = held[31 - t];
+    data[t] = copy.MEMBER;
+}
 __kernel void some(__global int *data) {
     __local int held[32];
     if (get_local_id(0) < 16) {
@@ -284,10 +401,88 @@ def test_copies_in_flight_race_until_their_thread_waits(tmp_path: Path, schedule
     for kernel in ("own", "source"):
         assert verdict(tmp_path / "flights.cu", kernel, {}, schedule, 2) == "DataRace"
         assert verdict(tmp_path / "flights.cu", kernel, {"WAIT": "1"}, schedule, 2) is None
-    given = {"FENCE": "CLK_GLOBAL_MEM_FENCE"}
+    given = {"FENCE": "CLK_GLOBAL_MEM_FENCE", "MEMBER": "set"}
     assert verdict(tmp_path / "groups.cl", "copied", given, schedule, 1) == "DataRace"
     assert verdict(tmp_path / "groups.cl", "copied", {**given, "WAIT": "1"}, schedule, 1) is None
     assert verdict(tmp_path / "groups.cl", "some", given, schedule, 1) == "BarrierDivergence"
+    assert verdict(tmp_path / "groups.cl", "differing", given, schedule, 1) == "BarrierDivergence"
+    assert verdict(tmp_path / "groups.cl", "member", given, schedule, 1) is None
+    assert verdict(tmp_path / "groups.cl", "member", {**given, "MEMBER": "unset"}, schedule, 1) == "UninitializedRead"
+
+
+BARRIERS = """
+#include <cuda/pipeline>
+#define COUNT (MISTAKE == 2 ? 64 : 32)
+__global__ void warps(int *out) {
+    __shared__ int held[32];
+    int t = threadIdx.x;
+    if (t < 16) { held[t] = t; asm volatile("bar.arrive 2, %0;" :: "n"(COUNT) : "memory"); return; }
+    if (MISTAKE == 1) out[t] = held[31 - t];
+    asm volatile("bar.sync 2, %0;" :: "n"(COUNT) : "memory");
+    out[t] = held[31 - t];
+}
+__global__ void apart(int *out) {
+    __shared__ cuda::barrier<cuda::thread_scope_block> barrier;
+    __shared__ int held[32];
+    int t = threadIdx.x;
+    if (t == 0) init(&barrier, MISTAKE == 2 ? 33 : 32);
+    held[t] = 0;
+    __syncthreads();
+    held[t] = t;
+    auto token = barrier.arrive();
+    if (MISTAKE != 1) barrier.wait(token);
+    out[t] = held[31 - t];
+}
+__global__ void staged(int *in) {
+    __shared__ int held[2][32];
+    int t = threadIdx.x;
+    auto pipe = cuda::make_pipeline();
+    for (int n = 0; n < 2; n++) {
+        pipe.producer_acquire();
+        cuda::memcpy_async(&held[n][t], &in[t], cuda::aligned_size_t<4>(sizeof(int)), pipe);
+        pipe.producer_commit();
+    }
+    for (int n = 0; n < 2; n++) {
+        if (MISTAKE == 0 || n == 0) pipe.consumer_wait();
+        held[n][t]++;
+        pipe.consumer_release();
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("schedule", [None, 3])
+def test_barriers_of_numbers_and_in_two_parts_order_what_they_say(tmp_path: Path, schedule: int | None) -> None:
+    (tmp_path / "barriers.cu").write_text(BARRIERS)
+    # A copy of the second stage is in flight where that stage's wait is missing, whatever the number of the mistake.
+    found = {
+        kernel: [verdict(tmp_path / "barriers.cu", kernel, {"MISTAKE": str(n)}, schedule, 1) for n in range(3)]
+        for kernel in ("warps", "apart", "staged")
+    }
+    assert found.pop("warps") in (
+        [None, "UninitializedRead", "Deadlock"], [None, "DataRace", "Deadlock"]
+    )  # fmt: skip
+    assert found == {"apart": [None, "DataRace", "Deadlock"], "staged": [None, "DataRace", "DataRace"]}
+
+
+def test_what_one_kernel_does_not_know_refuses_that_kernel_alone(tmp_path: Path) -> None:
+    (tmp_path / "two.cu").write_text(
+        "__device__ int helper(int n) { return unknown(n); }\n"
+        "__global__ void k(int *a) { a[threadIdx.x] = helper(1); }\n__global__ void own(int *a) { a[threadIdx.x] = 1; }\n"
+    )
+    assert verdict(tmp_path / "two.cu", "own", {}, None, 1) is None
+    with pytest.raises(errors.InputError, match=r"two.cu:1:39: use of undeclared identifier 'unknown'"):
+        verdict(tmp_path / "two.cu", "k", {}, None, 1)
+
+
+def test_recursion_deeper_than_it_is_followed_is_an_error_and_no_finding(tmp_path: Path) -> None:
+    (tmp_path / "deep.cu").write_text(
+        "__device__ int depth(int n) { return n <= 0 ? 0 : 1 + depth(n - 1); }\n"
+        "__global__ void k(int *a) { a[threadIdx.x] = depth(FIRST + a[threadIdx.x] % 4); }\n"
+    )
+    assert verdict(tmp_path / "deep.cu", "k", {"FIRST": "20"}, None, 1) is None
+    with pytest.raises(errors.InputError, match=r"deep.cu:1:\d+: .*'depth' calls itself more than 25 times"):
+        verdict(tmp_path / "deep.cu", "k", {"FIRST": "30"}, None, 1)
 
 
 @pytest.mark.parametrize("schedule", [None, 3])

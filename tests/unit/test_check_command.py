@@ -119,7 +119,7 @@ def test_what_clang_rejects_ends_with_2_its_message_and_its_line(check: Command)
     ("body", "message"),
     [
         ("int i = 0; again: if (++i < 3) goto again; a[0] = i;", "goto that goes back"),
-        ("a[0] = recursive(3);", "'recursive' calls itself"),
+        ("a[0] = recursive(100);", "'recursive' calls itself"),
         ('asm("mov.u32 %0, 1;" : "=r"(a[0]));', "the assembly 'mov.u32 %0, 1'"),
         ("int *p = new int[2]; a[0] = p[0];", "cxx_new_expr"),
         ("a[0] = host_only;", "'host_only'"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from windtunnel.codegen.expressions import Block, ExpressionEmitter
+from windtunnel.codegen.lowering import NOT_FOLLOWED
 from windtunnel.codegen.signature import Buffer, Side, Value
 from windtunnel.codegen.text import ADD, COMPARE, PRIMARY, WRAPS, Piece, updated
 from windtunnel.codegen.tokens import Tokens
@@ -128,6 +129,8 @@ class Emitter(ExpressionEmitter):
                 self.put("continue;")
             case ir.Return():
                 self.put("return;")
+            case ir.Require() if statement.finding == NOT_FOLLOWED:
+                self.refuse(statement.line, f"{self.tokens.title}: {statement.message}", "a loop")
             case ir.Require():
                 self.require(statement)
             case ir.Print():

@@ -20,6 +20,8 @@ _LOW = ("+", "-", "*", "&", "|", "^")
 _COMPARED = ("<", "<=", ">", ">=", "==", "!=")
 _BARRIERS = ("block.shared", "block.global", "block.none")
 ASSERTION = "AssertionFailed"
+NOT_FOLLOWED = "InputError"
+"""What a condition raises after which the tree does not say what the kernel does (deep recursion)."""
 """The finding of a condition that the program states itself."""
 
 
@@ -51,7 +53,9 @@ def _kept(body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
     """Return the statements that are emitted."""
     made: list[ir.Stmt] = []
     for statement in body:
-        if isinstance(statement, ir.Flight) or (isinstance(statement, ir.Require) and statement.finding != ASSERTION):
+        if isinstance(statement, ir.Flight) or (
+            isinstance(statement, ir.Require) and statement.finding not in (ASSERTION, NOT_FOLLOWED)
+        ):
             continue
         if isinstance(statement, ir.Barrier) and statement.scope in _BARRIERS:
             statement.scope = "block"  # it orders more than was asked for

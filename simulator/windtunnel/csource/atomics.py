@@ -62,6 +62,8 @@ class Atomics(Places):
             if storage.bits > scalar.bits:
                 return
             if storage.bits < scalar.bits:
+                if base not in self.facts.accessed:
+                    return  # the next pass knows how it is accessed
                 raise node.refused(f"an atomic operation on memory that is also accessed in parts of {storage}")
             if (
                 storage != scalar

@@ -8,7 +8,10 @@ from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
 from windtunnel.csource.expressions import Expressions
+from windtunnel.csource.labels import LOOPS
+from windtunnel.csource.memory import NOT_FOLLOWED
 from windtunnel.csource.places import bare, operands
+from windtunnel.csource.returns import branches_only, has_goto, returns_early, walk
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -25,8 +28,11 @@ from windtunnel.csource.values import (
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL
 
-_MAX_DEPTH = 40
-"""The largest depth of calls; a larger one means recursion."""
+_MAX_DEPTH = 60
+"""The largest depth of calls."""
+_RECURSION = (0, 24, 6, 4)
+"""How often a function is translated within itself, by the number of calls of itself that its body has."""
+_LOOPED = 4  # if it has loops, which Python nests 20 deep
 _METHODS = ("CXX_METHOD", "CONSTRUCTOR", "CONVERSION_FUNCTION", "DESTRUCTOR")
 
 
@@ -41,6 +47,8 @@ class Calls(Expressions):
         self.code: dict[str, Node] = {}
         """The functions of which a pointer is taken, by the name of their object."""
         self._swapped: dict[int, frozenset[int]] = {}
+        self._early: dict[int, tuple[bool, bool]] = {}
+        self._recursion: dict[int, int] = {}
         self.functions: list[Node] = []
         """The functions that are being translated, innermost last."""
 
@@ -97,8 +105,8 @@ class Calls(Expressions):
             raise node.refused(f"a pointer to '{function.name}', which has no body")
         known = next((name for name, one in self.code.items() if one.key == definition.key), None)
         if known is None:
-            made = self.new_object(f"function_{function.name}", "code", 0, Void(), self.line(node))
-            self.code[made.name] = definition
+            made = self.new_object(f"function_{function.name}", "code", 0, Void(), self.line(node), definition.key)
+            self.code[made.name] = self.found.of_file[made.name] = definition
             known = made.name
         return Ptr(frozenset({known}))
 
@@ -218,9 +226,12 @@ class Calls(Expressions):
         self, node: Node, function: Node, given: Sequence[Node], this: Place | None, outer: Frame | None = None
     ) -> Value | Place:
         """Translate a function's body in place of a call of it."""
-        if len(self.stack) >= _MAX_DEPTH or self.stack.count(function.key) > 0:
-            raise node.refused(f"'{function.name or 'the lambda'}' calls itself", "a loop")
+        function.require_known()
         line = self.line(node)
+        if (within := self.stack.count(function.key)) and self._too_deep(function, within):
+            return self._unfollowed(node, function, within)
+        if len(self.stack) >= _MAX_DEPTH:
+            raise node.refused(f"calls within each other, {_MAX_DEPTH} deep", "a loop")
         frame = Frame(function.name, this=this, outer=outer)
         parameters = [kid for kid in function.kids if kid.kind == "PARM_DECL"]
         fixed = self.assigned_in(function)
@@ -256,11 +267,60 @@ class Calls(Expressions):
             return frame.closure
         return None if frame.result is None else self.load(line, frame.result)
 
+    def helper(self, node: Node, name: str, values: Sequence[ir.Expr]) -> None:
+        """Translate a call of a function of our own headers."""
+        function = next(one for one in node.unit.declarations() if one.kind == "FUNCTION_DECL" and one.name == name)
+        line = self.line(node)
+        caller, self.frame = self.frame, Frame(name)
+        for parameter, value in zip((kid for kid in function.kids if kid.kind == "PARM_DECL"), values, strict=True):
+            kind = parameter.type
+            self.frame.bound[parameter.key] = Given(Aggregate(kind, {0: self.hold(value)}), 0, kind)
+        self.called_at.append(line)
+        self.functions.append(function)
+        self.function_body(line, function)
+        self.functions.pop()
+        self.called_at.pop()
+        self.frame = caller
+
+    def _too_deep(self, function: Node, within: int) -> bool:
+        """Return whether a function that calls itself is not translated once more."""
+        most = self._recursion.get(function.key)
+        if most is None:
+            around = self.functions[len(self.functions) - len(self.stack) + self.stack.index(function.key) :]
+            own = {one.key for one in around}
+            calls = max(sum(self._calls_one_of(one, own) for one in walk(body)) for body in around)
+            most = _RECURSION[min(calls, len(_RECURSION) - 1)]
+            if not all(branches_only(body.kids[-1:]) and not any(one.kind in LOOPS for one in walk(body))
+                       for body in around):  # fmt: skip
+                most = min(most, _LOOPED)
+            self._recursion[function.key] = most
+        return within > most or len(self.stack) >= _MAX_DEPTH
+
+    def _calls_one_of(self, node: Node, functions: Collection[int]) -> bool:
+        declared = node.referred if node.kind == "CALL_EXPR" else None
+        definition = None if declared is None else self._definition(declared)
+        return definition is not None and definition.key in functions
+
+    def _unfollowed(self, node: Node, function: Node, within: int) -> Value | Place:
+        """Emit the error that a recursion is deeper than it is translated, and return a value of its type."""
+        line = self.line(node)
+        message = f"'{function.name or 'the lambda'}' calls itself more than {within} times, which is not followed"
+        self.emit(ir.Require(line, build.literal(line, False, BOOL), NOT_FOLLOWED, message))
+        kind = _returned(function, node)
+        if isinstance(kind, Pointer) and kind.reference:
+            return Given(Aggregate(kind.pointee, {}), 0, kind.pointee)
+        return None if isinstance(kind, Void) else self.zero(node, kind)
+
     def function_body(self, line: int, function: Node) -> None:
         """Translate a body; its returns leave a loop around it, unless they all end it anyway."""
         body = next(kid for kid in function.kids if kid.kind == "COMPOUND_STMT")
         frame = self.frame
-        if not returns_early(body):
+        early = self._early.get(function.key)
+        if early is None:
+            divides = branches_only([body]) and not has_goto(body)
+            early = self._early[function.key] = (returns_early(body), divides)
+        frame.divides = all(early)
+        if early != (True, False):
             self.statements(body)
             return
         frame.jumps = True
@@ -298,7 +358,7 @@ class Calls(Expressions):
 
     def _shuffles(self, function: Node) -> bool:
         """Return whether a function exchanges values among the lanes of a warp."""
-        return any(one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in _walk(function))
+        return any(one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in walk(function))
 
     def _closure(self, node: Node) -> Closure:
         while node.kind in ("UNEXPOSED_EXPR", "CALL_EXPR") and len(node.kids) == 1:
@@ -329,7 +389,7 @@ class Calls(Expressions):
         """Return the variables of a function whose address is taken, or of which an element is asked by number."""
         found = self._in_memory.get(function.key)
         if found is None:
-            taken = {key for one in _walk(function) if (key := _addressed(one)) is not None}
+            taken = {key for one in walk(function) if (key := _addressed(one)) is not None}
             found = self._in_memory[function.key] = frozenset(taken)
         return found
 
@@ -337,7 +397,7 @@ class Calls(Expressions):
         """Return the variables that a function assigns to after their declaration, or whose address it takes."""
         found = self._assigned.get(function.key)
         if found is None:
-            changed = {key for one in _walk(function) for key in (_changed(one), _addressed(one)) if key is not None}
+            changed = {key for one in walk(function) for key in (_changed(one), _addressed(one)) if key is not None}
             found = self._assigned[function.key] = frozenset(changed)
         return found
 
@@ -346,7 +406,7 @@ class Calls(Expressions):
         found = self._swapped.get(function.key)
         if found is None:
             keys = set()
-            for one in _walk(function):
+            for one in walk(function):
                 if one.kind == "CALL_EXPR" and one.name in ("atomicCAS", "atomic_cmpxchg", "atom_cmpxchg"):
                     target = _pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
                     keys |= set() if target is None else {target}
@@ -474,15 +534,6 @@ def _returned(function: Node, call: Node) -> CType:
     return function.unit.type_of(kind, function)
 
 
-def _walk(node: Node) -> list[Node]:
-    found, pending = [], [node]
-    while pending:
-        one = pending.pop()
-        found.append(one)
-        pending += one.kids
-    return found
-
-
 def _pointer_of(node: Node) -> int | None:
     """Return the variable that a pointer is, perhaps in another type; None for another expression."""
     node = bare(node)
@@ -547,23 +598,3 @@ def _changed(node: Node) -> int | None:
         found = _root(operands(node)[0])
         return None if found is None else found.key
     return None
-
-
-def returns_early(body: Node) -> bool:
-    """Return whether a function has a return that is not its last statement."""
-    last = body.kids[-1] if body.kids else None
-    returns = [one for one in _statements(body) if one.kind == "RETURN_STMT"]
-    if not returns:
-        return False
-    return not (len(returns) == 1 and last is not None and last.kind == "RETURN_STMT")
-
-
-def _statements(node: Node) -> list[Node]:
-    """Return the statements within a statement, without the bodies of lambdas."""
-    found, pending = [], [node]
-    while pending:
-        one = pending.pop()
-        found.append(one)
-        if one.kind.endswith("_STMT"):
-            pending += one.kids
-    return found

@@ -11,33 +11,24 @@ from typing import Any, Literal
 from windtunnel.core.errors import InputError, Location
 from windtunnel.csource import ctype
 from windtunnel.csource.ctype import CType
-from windtunnel.csource.includes import check_includes, without_comments
+from windtunnel.csource.diagnostics import Unknown, note_missing, note_warnings, sort_errors
+from windtunnel.csource.includes import ABSENT, PRELUDE, check_includes, without_comments
 from windtunnel.csource.libclang import library
 from windtunnel.language import types
-
-PRELUDE = Path(__file__).parent / "prelude"
-"""The headers that stand for those of the vendors."""
-
-ABSENT = PRELUDE / "absent"
-"""A folder that does not exist. Headers that are not found are empty files in it."""
 
 BINARY = (
     "", ".*", "->*", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|", "&&",
     "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",",
 )  # fmt: skip
 """Operators by Clang's number (``CXBinaryOperatorKind``)."""
-_OF_EITHER = ("FUNCTION_DECL", "FUNCTION_TEMPLATE", "VAR_DECL", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR")
-"""Declarations of the host or of the device, by their attributes."""
-_NAMES = ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "ENUM_DECL")
-_DEVICE = ("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR", "CUDACONSTANT_ATTR", "CUDASHARED_ATTR")
 _ACCEPTED = (
     "register", "implicit-int", "int-conversion", "incompatible-pointer-types", "incompatible-function-pointer-types",
     "c++11-narrowing", "reserved-user-defined-literal", "writable-strings", "return-type", "address-of-temporary",
     "implicit-function-declaration", "unknown-argument", "extra-tokens",
 )  # fmt: skip
 """What Clang makes errors and the vendors' compilers do not."""
-_NOTES = 8
-"""Errors in the host's declarations that are shown."""
+_FIRST_NUMBER = 0x4000
+"""The number of the first function or variable of the file; lower ones are those of a kernel's own objects."""
 UNARY = ("", "x++", "x--", "++x", "--x", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
 """Operators by Clang's number (``CXUnaryOperatorKind``)."""
 _CONTRACT = re.compile(
@@ -168,6 +159,17 @@ class Node:
         """Return whether a declaration has one of these attributes."""
         return any(kid.kind in attributes for kid in self.kids)
 
+    def require_known(self) -> None:
+        """Raise the error of a function that has names in it which are not known."""
+        for one in self.unit.unknown:
+            extent = self.cursor.extent
+            if (
+                extent.start.offset <= one.first
+                and one.last <= extent.end.offset
+                and (str(extent.start.file) == one.file)
+            ):
+                raise one.error()
+
     def refused(self, problem: str, expected: str | None = None) -> InputError:
         """Return the error that something at this node is not supported."""
         file, line, column = self.place
@@ -206,6 +208,7 @@ class Unit:
         self.opencl = Path(file).suffix == ".cl"
         self.made_up = False
         """Whether images and textures have made-up contents."""
+        self._numbers: dict[int, int] = {}
         if text is None:
             try:
                 text = Path(file).read_text(encoding="utf-8", errors="replace")
@@ -224,7 +227,7 @@ class Unit:
         empty = "#pragma once\n" if self.opencl else "#pragma once\nnamespace std {}\n"
         whole = "\n".join([text.rstrip(), *named, ""]) if named else text
         unsaved = [(file, whole), *((path, empty) for path in missing)]
-        self._unit = cindex.Index.create().parse(
+        self.clang = cindex.Index.create().parse(
             file, args=[*self._arguments(defines, include), "-Wall" if warnings else "-w"], unsaved_files=unsaved
         )
         self.lines = text.splitlines()
@@ -238,9 +241,11 @@ class Unit:
         self.notes: list[str] = []
         """What was left out: errors in functions of the host, which are not run, and headers that are not found; and
         warnings, if they are kept."""
-        self._note_missing(missing)
-        self._note_warnings()
-        self._raise_errors(text.rstrip().count("\n") + 1, len(named) - len(instances))
+        self.unknown: list[Unknown] = []
+        """Errors in functions of the device, which concern the kernels that call these."""
+        note_missing(self, missing)
+        note_warnings(self)
+        sort_errors(self, text.rstrip().count("\n") + 1, len(named) - len(instances))
 
     def origin(self, file: str, line: int) -> tuple[str, int]:
         """Return the file and line that a line of the text comes from."""
@@ -251,80 +256,6 @@ class Unit:
     def __deepcopy__(self, memo: object) -> Unit:
         """Return the unit itself, to which copies of a tree refer."""
         return self
-
-    def _note_missing(self, missing: dict[str, str]) -> None:
-        for included in self._unit.get_includes():
-            name = missing.pop(str(included.include.name), None)
-            if name is not None:
-                at = included.location
-                self.notes.append(f"{at.file}:{at.line}: the header '{name}' is not found, and is taken as empty")
-
-    def _note_warnings(self) -> None:
-        for found in self._unit.diagnostics:
-            if found.severity == library().Diagnostic.Warning and str(found.location.file) == self.file:
-                name, line = self.origin(self.file, found.location.line)
-                self.notes.append(f"{name}:{line}: warning: {found.spelling}")
-
-    def _raise_errors(self, lines: int, launched: int) -> None:
-        """Raise the first error, unless it is in the host's declarations or an instance that these name."""
-        device: list[tuple[str, int, int]] | None = None
-        for found in self._unit.diagnostics:
-            if found.severity >= library().Diagnostic.Error:
-                where = found.location
-                name = str(where.file) if where.file is not None else self.file
-                if not self.opencl and found.severity == library().Diagnostic.Error:
-                    if name == self.file and 0 < where.line - lines <= launched:
-                        continue  # an instance that the host names within a template of its own
-                    if device is None:
-                        device = list(self._of_device())
-                    if not any(name == other and a <= where.line <= b for other, a, b in device) and (
-                        self._is_of_host(name, where.line)
-                    ):
-                        self.wrong.setdefault((name, where.line), str(found.spelling))
-                        continue
-                file, line = self.origin(name, where.line)
-                raise InputError(f"{found.spelling}", where=Location(file, line or None, where.column or None))
-        for place, problem in [*self.wrong.items()][:_NOTES]:
-            name, line = self.origin(*place)
-            self.notes.append(f"{name}:{line}: in a declaration of the host, which is not run: {problem}")
-        if len(self.wrong) > _NOTES:
-            self.notes.append(f"{len(self.wrong) - _NOTES} more errors in declarations of the host")
-
-    def _of_device(self) -> Iterator[tuple[str, int, int]]:
-        """Yield file, first and last line of the declarations that the device has, and of types that they name.
-
-        A class may be used on the device too. One with an error in it is refused then.
-        """
-        named: list[tuple[str, tuple[str, int, int]]] = []
-        text: list[str] = []
-        for node in self.declarations():
-            extent, file = node.cursor.extent, str(node.cursor.location.file)
-            span = file, extent.start.line, extent.end.line
-            if node.kind in _OF_EITHER and node.has(*_DEVICE):
-                if not Path(file).is_relative_to(PRELUDE):
-                    text += [self._own_text(file, line) for line in range(span[1], span[2] + 1)]
-                yield span
-            elif node.kind in _NAMES:
-                named.append((node.name, span))
-        words = set(re.findall(r"\w+", " ".join(text)))
-        yield from (span for name, span in named if name in words)
-
-    def _own_text(self, file: str, line: int) -> str:
-        """Return a line of what Clang read, stripped, whatever the line comes from."""
-        if file == self.file:
-            return self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
-        return self.text_of(file, line)
-
-    def _is_of_host(self, file: str, line: int) -> bool:
-        """Return whether the declaration at a line, which Clang may have dropped, has no word of the device in it."""
-        above = []
-        for number in range(line - 1, max(line - 20, 0), -1):
-            text = self._own_text(file, number)
-            if text.endswith((";", "}")) or text.startswith("#"):
-                break
-            above.append(text)
-        here = self._own_text(file, line)
-        return not re.search(r"__(global|device|shared|constant)__|\b(__kernel|asm)\b", " ".join([*above, here]))
 
     def _arguments(self, defines: Sequence[str], include: Sequence[str]) -> list[str]:
         given = [f"-D{one}" for one in defines]
@@ -341,6 +272,12 @@ class Unit:
             "-nostdinc++", "-fno-exceptions", "-include", str(PRELUDE / "cuda.h"), *given, f"-isystem{PRELUDE}",
             f"-isystem{ABSENT}",
         ]  # fmt: skip
+
+    def own_text(self, file: str, line: int) -> str:
+        """Return a line of what Clang read, stripped, whatever the line comes from."""
+        if file == self.file:
+            return self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        return self.text_of(file, line)
 
     def text_of(self, file: str, line: int) -> str:
         """Return a line of a source file, stripped."""
@@ -378,7 +315,7 @@ class Unit:
                 else:
                     yield kid
 
-        yield from inside(Node(self, self._unit.cursor))
+        yield from inside(Node(self, self.clang.cursor))
 
     def named_instances(self) -> Iterator[tuple[str, Node]]:
         """Yield the instances of templates that the file names explicitly, by their names, and that is asked."""
@@ -390,6 +327,13 @@ class Unit:
                 if target is not None and target.kind.name == "FUNCTION_DECL":
                     yield self.instances[int(node.name.rpartition("_")[2])], self.declaration(target)
                     break
+
+    def number_of(self, declaration: int) -> int:
+        """Return the number of a function or a variable of the file in pointers that memory holds.
+
+        It is the same for all kernels of the file, which share its variables.
+        """
+        return self._numbers.setdefault(declaration, _FIRST_NUMBER + len(self._numbers))
 
     @cached_property
     def macros(self) -> frozenset[str]:

@@ -35,7 +35,7 @@ class Collectives(OpenCLNumbers):
         if found is not None:
             return self._broadcast(node, found[1], arguments)
         line = self.line(node)
-        rank = self._rank(line)
+        rank = self.thread_rank(line)
         warp = build.literal(line, 32, I32)
         if name in ("get_sub_group_local_id", "get_sub_group_id"):
             which = "%" if name.endswith("local_id") else "/"
@@ -56,8 +56,8 @@ class Collectives(OpenCLNumbers):
             return self._summed(node, "sub_group", "reduce", how, self.hold(condition))
         return NotImplemented
 
-    def _rank(self, line: int) -> ir.Expr:
-        """Return the number of a work-item in its group."""
+    def thread_rank(self, line: int) -> ir.Expr:
+        """Return the number of a thread in its block, or of a work-item in its group."""
         x, y, z = (ir.Index(line, "thread", axis, type=I32) for axis in range(3))
         width, height = (ir.Index(line, "block_size", axis, type=I32) for axis in range(2))
         plane = build.binary(line, "+", build.binary(line, "*", z, height), y)
@@ -69,7 +69,7 @@ class Collectives(OpenCLNumbers):
 
     def _lanes(self, line: int) -> ir.Expr:
         """Return the work-items of a sub-group: fewer in the last one, if the group's size is no multiple of 32."""
-        rank, warp = self._rank(line), build.literal(line, 32, I32)
+        rank, warp = self.thread_rank(line), build.literal(line, 32, I32)
         first = build.binary(line, "*", build.binary(line, "/", rank, warp), warp)
         left = build.binary(line, "-", self._threads(line), first)
         return self.hold(ir.Binary(line, "min", left, warp, type=I32), "lanes")
@@ -83,7 +83,7 @@ class Collectives(OpenCLNumbers):
         line = self.line(node)
         kind = value.type
         assert kind is not None  # noqa: S101  all expressions here have types
-        rank, place = self._rank(line), self._shared(line, kind)
+        rank, place = self.thread_rank(line), self._shared(line, kind)
         own = rank
         first: ir.Expr = build.literal(line, 0, I32)
         last = self._threads(line)
@@ -132,13 +132,13 @@ class Collectives(OpenCLNumbers):
             rank = build.binary(line, "+", build.binary(line, "*", rank, size), ids[axis])
         if group == "sub_group":
             warp = build.literal(line, 32, I32)
-            own = self._rank(line)
+            own = self.thread_rank(line)
             rank = build.binary(line, "+", build.binary(line, "*", build.binary(line, "/", own, warp), warp), rank)
         rank = self.hold(rank, "source")
         barrier = "block" if group == "work_group" else "warp"
         place = self._shared(line, kind)
         self.emit(ir.Barrier(line, barrier))
-        self.store(line, Mem(place.at.moved(self._rank(line), kind.bits // 8), place.type), value)
+        self.store(line, Mem(place.at.moved(self.thread_rank(line), kind.bits // 8), place.type), value)
         self.emit(ir.Barrier(line, barrier))
         result = self.load(line, Mem(place.at.moved(rank, kind.bits // 8), place.type))
         assert isinstance(result, ir.Expr)  # noqa: S101  it is a number

@@ -201,6 +201,11 @@ BOOLEAN, CHAR = Number(types.BOOL), Number(types.I8)
 FLOAT, DOUBLE = Number(types.F32), Number(types.F64)
 
 
+def is_function_pointer(kind: CType) -> bool:
+    """Return whether a type is that of pointers to functions."""
+    return isinstance(kind, Pointer) and isinstance(kind.pointee, Void) and kind.pointee.is_function
+
+
 def member_name(kind: CType, offset: int) -> str:
     """Return the name of the member at an offset."""
     if isinstance(kind, Record):

@@ -13,12 +13,16 @@ from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location
 
+PRELUDE = Path(__file__).parent / "prelude"
+"""The headers that stand for those of the vendors."""
+ABSENT = PRELUDE / "absent"
+"""A folder that does not exist. Headers that are not found are empty files in it."""
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 """A line that includes a file: how, and what."""
 NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
 """The name of the file, in quotes or in brackets."""
 _OF_HOSTS = re.compile(
-    r"(?:cutil\w*|helper_\w+|shr\w+|sdk\w+|oclUtils|exception|param|book|multithreading|cuda\w*|cu[a-z]+(?:_\w+)?|thrust/\w+"
+    r"(?:cutil\w*|helper_\w+|shr\w+|sdk\w+|oclUtils|exception|param|book|multithreading|cuda\w*|cu[a-z]+(?:_\w+)?|thrust/[\w/]+"
     r"|GL/\w+|std\w+|math|string|assert|time|unistd)\.(?:h|hpp|cuh)$"
 )
 """Headers in quotes that are the vendors' or the system's too."""

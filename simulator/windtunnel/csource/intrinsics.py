@@ -12,7 +12,7 @@ from windtunnel.csource.ctype import Array, Number, Pointer
 from windtunnel.csource.mathematics import CONSTANTS, Mathematics, number_type
 from windtunnel.csource.memory import ASSERTION, stored
 from windtunnel.csource.places import bare, operands, scalar_of_type
-from windtunnel.csource.values import Aggregate, Mem, Ptr, Value
+from windtunnel.csource.values import Aggregate, Mem, Place, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, U32, Scalar
 
@@ -20,6 +20,8 @@ _ATOMICS = {
     "Add": "add", "Sub": "sub", "Min": "min", "Max": "max", "And": "and_", "Or": "or_", "Xor": "xor", "Exch": "exch",
     "CAS": "cas", "Inc": "inc", "Dec": "dec",
 }  # fmt: skip
+COPIES = "copies_begun"
+"""The variable that counts the groups of asynchronous copies of a thread; in OpenCL C, the copies of a group."""
 _ATOMIC = re.compile(r"atomic(Add|Sub|Min|Max|And|Or|Xor|Exch|CAS|Inc|Dec)(_block|_system)?$")
 _SHUFFLE = re.compile(r"__shfl(?:_(up|down|xor))?(_sync)?$")
 _FENCES = {
@@ -35,12 +37,16 @@ _REGISTER = re.compile(r"mov\.(?:u32|b32|s32) %0, %%?(laneid|lanemask_(?:eq|lt|l
 """Assembly that reads a register which says where a lane is."""
 
 
+_NAMED_BARRIER = re.compile(r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(%?\w+)\s*(?:,\s*(%?\w+))?$")
+"""Assembly that is a barrier of a number: whether threads wait, the number, and how many threads."""
+
+
 class Intrinsics(Mathematics):
     """Translates calls of the device's own functions."""
 
     def intrinsic(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
         """Translate a call of one of the device's own functions; NotImplemented if there is none of this name."""
-        special: Mapping[str, Callable[[Node, Sequence[Node]], Value]] = {
+        special: Mapping[str, Callable[[Node, Sequence[Node]], Value | Place]] = {
             "__syncthreads": self._barrier, "__syncwarp": self._warp_barrier, "__wt_grid_sync": self._grid_barrier,
             "__syncthreads_count": self._counted, "__syncthreads_and": self._counted,
             "__syncthreads_or": self._counted, "printf": self._printf, "__wt_assert_fail": self._assertion,
@@ -52,6 +58,7 @@ class Intrinsics(Mathematics):
             "__wt_lane": self._lane, "__nanosleep": self._nothing, "__builtin_assume": self._nothing,
             "__builtin_unreachable": self._nothing, "__wt_nothing": self._nothing,
             "sincosf": self._sincos, "sincos": self._sincos, "__sincosf": self._sincos,
+            "move": lambda _, a: self.place(a[0]), "forward": lambda _, a: self.place(a[0]),
             "__builtin_expect": lambda n, a: self.value(a[0]),
             **dict.fromkeys(CONSTANTS, self._constant),
             "frexp": self._with_integer, "frexpf": self._with_integer, "remquo": self._with_integer,
@@ -112,9 +119,28 @@ class Intrinsics(Mathematics):
                 self._trap(node, ())
                 continue
             scope = _ASSEMBLY.get(instruction)
+            named = _NAMED_BARRIER.match(instruction)
+            if scope is None and named is not None:
+                self._named_barrier(node, named[2], named[3], waits=named[1] == "sync")
+                continue
             if scope is None:
                 raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
             self.emit(ir.Barrier(line, scope))
+
+    def _named_barrier(self, node: Node, number: str, count: str | None, *, waits: bool) -> None:
+        """Translate a barrier of a number, of so many threads; without it, of all threads of the block."""
+        line = self.line(node)
+
+        def given(text: str) -> ir.Expr:
+            if text.startswith("%"):
+                return build.converted(self.number(operands(node)[int(text[1:])]), I32)
+            return build.literal(line, int(text, 0), I32)
+
+        threads: ir.Expr = build.literal(line, 1, I32)
+        for axis in range(3):
+            threads = build.binary(line, "*", threads, ir.Index(line, "block_size", axis, type=I32))
+        values = [given(number), threads if count is None else given(count), build.literal(line, waits, BOOL)]
+        self.helper(node, "__wt_named_barrier", values)
 
     def _special_register(self, line: int, name: str) -> ir.Expr:
         """Return the number of a lane, and the lanes below or above it."""
@@ -250,17 +276,19 @@ class Intrinsics(Mathematics):
         self.emit(ir.For(line, counter, zero, build.converted(steps, I32), one, body))
 
     def _copy_async(self, node: Node, arguments: Sequence[Node]) -> Value:
-        """Translate an asynchronous copy of a few bytes: it is done at once, and in flight until a wait."""
+        """Translate an asynchronous copy: it is done at once, and in flight until a wait."""
         line = self.line(node)
         target, origin = (self.hold_pointer(self.pointer(one)) for one in arguments[:2])
         size = self.number(arguments[2])
-        if not isinstance(size, ir.Literal):
-            raise node.refused("an asynchronous copy of a size that is not constant", "4, 8 or 16 bytes")
-        unit = Number(U32 if size.value % 4 == 0 else types.U8)
+        whole = int(size.value) if isinstance(size, ir.Literal) else 0
+        unit = Number(U32 if whole % 4 == 0 else types.U8)
         declared = {stored(leaf) for at in (target, origin) for base in at.bases if base in self.objects
                     for _, leaf in self.objects[base].type.leaves[:1]}  # fmt: skip
-        if len(declared) == 1 and size.value % ((only := declared.pop()).bits // 8) == 0:
+        if len(declared) == 1 and whole % ((only := declared.pop()).bits // 8) == 0:
             unit = Number(only)
+        if not isinstance(size, ir.Literal):
+            self._copy_many(line, target, origin, size, unit)
+            return None
         for number in range(int(size.value) // unit.size):
             to, read = target.moved(number, unit.size), origin.moved(number, unit.size)
             self.store(line, Mem(to, unit), self.load(line, Mem(read, unit)))
@@ -269,16 +297,37 @@ class Intrinsics(Mathematics):
             self.in_flight(line, "read", origin.moved(number, unit.size), unit)
         return None
 
+    def _copy_many(self, line: int, target: Ptr, origin: Ptr, size: ir.Expr, unit: Number) -> None:
+        """Emit an asynchronous copy of a size that is known when the kernel runs."""
+        counter = self.fresh("copied")
+        self.variables[counter] = I32
+        at = ir.Variable(line, counter, type=I32)
+        to, read = target.moved(at, unit.size), origin.moved(at, unit.size)
+        with self.block() as body:
+            self.store(line, Mem(to, unit), self.load(line, Mem(read, unit)))
+            self.in_flight(line, "write", to, unit)
+            self.in_flight(line, "read", read, unit)
+        steps = build.binary(line, "/", build.converted(size, I32), build.literal(line, unit.size, I32))
+        zero, one = build.literal(line, 0, I32), build.literal(line, 1, I32)
+        self.emit(ir.For(line, counter, zero, self.hold(steps), one, body))
+
     def _commit(self, node: Node, arguments: Sequence[Node]) -> Value:
         del arguments
-        self.emit(ir.Flight(self.line(node), "commit"))
+        line = self.line(node)
+        self.emit(ir.Flight(line, "commit"))
+        self.variables[COPIES] = I32
+        number = ir.Variable(line, COPIES, type=I32)
+        self.emit(ir.Assign(line, COPIES, build.binary(line, "+", number, build.literal(line, 1, I32))))
         return None
 
     def _wait(self, node: Node, arguments: Sequence[Node]) -> Value:
-        left = self.number(arguments[0])
-        if not isinstance(left, ir.Literal):
-            raise node.refused("a wait for a number of groups that is not constant", "a constant")
-        self.emit(ir.Flight(self.line(node), "wait", left=int(left.value)))
+        line, left = self.line(node), self.number(arguments[0])
+        if isinstance(left, ir.Literal):
+            self.emit(ir.Flight(line, "wait", left=int(left.value)))
+            return None
+        self.variables[COPIES] = I32
+        begun = ir.Variable(line, COPIES, type=I32)
+        self.emit(ir.Flight(line, "wait", last=build.binary(line, "-", begun, build.converted(left, I32))))
         return None
 
     def _memset(self, node: Node, arguments: Sequence[Node]) -> Value:

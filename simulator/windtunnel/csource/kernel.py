@@ -14,7 +14,7 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
-from windtunnel.csource.ctype import CType, Number, Pointer, Record, Void, member_name
+from windtunnel.csource.ctype import CType, Number, Pointer, Record, Void, is_function_pointer, member_name
 from windtunnel.csource.memory import Facts, stored
 from windtunnel.csource.own import own_text
 from windtunnel.csource.translator import CProgram, Translator, constants, joined, translated
@@ -69,6 +69,8 @@ class CFunction(KernelSource):
                 if not self.module.unit.made_up:
                     raise kid.refused(f"the {kind.name} '{name}', whose contents are not known here", "buffers")
                 continue
+            if is_function_pointer(kind):
+                parts = [(name, Number(types.U64))]  # the number of a function
             if _has_pointers(kind):
                 parts = [(f"{name}.{member_name(kind, offset)}", leaf) for offset, leaf in kind.leaves]
             for part, leaf in parts:
@@ -176,6 +178,8 @@ class CFunction(KernelSource):
         """
         opencl = self.module.unit.opencl
         if target != ("opencl" if opencl else "cuda") or any("." in parameter.name for parameter in self.parameters):
+            return None
+        if any(is_function_pointer(kid.type) for kid in self.node.kids if kid.kind == "PARM_DECL"):
             return None
         stated = [(parameter.name, parameter.type, parameter.space) for parameter in self.parameters]
         return own_text(self.module.unit, self._qualified, stated, self.module.defines, self.module.include)
@@ -380,7 +384,7 @@ def _is_kernel(node: Node, *, opencl: bool) -> bool:
         return node.has("CUDAGLOBAL_ATTR")
     head: list[str] = []
     for token in node.cursor.get_tokens():
-        if token.spelling in ("(", "{"):
+        if token.spelling == "{" or (token.spelling == "(" and head[-1:] == [node.name]):
             break
         head.append(token.spelling)
     if any(word in ("__kernel", "kernel") for word in head):

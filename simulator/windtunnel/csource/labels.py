@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from windtunnel.csource.clang import Node
 
-_LOOPS = ("FOR_STMT", "WHILE_STMT", "DO_STMT", "CXX_FOR_RANGE_STMT")
+LOOPS = ("FOR_STMT", "WHILE_STMT", "DO_STMT", "CXX_FOR_RANGE_STMT")
 
 
 def label_among(kids: Sequence[Node]) -> int | None:
@@ -36,6 +36,6 @@ def leaves_a_loop(node: Node, *, looped: bool = False, switched: bool = False) -
     if node.kind == "CONTINUE_STMT":
         return not looped
     return any(
-        leaves_a_loop(kid, looped=looped or node.kind in _LOOPS, switched=switched or node.kind == "SWITCH_STMT")
+        leaves_a_loop(kid, looped=looped or node.kind in LOOPS, switched=switched or node.kind == "SWITCH_STMT")
         for kid in node.kids
     )

@@ -14,8 +14,9 @@ from math import gcd
 
 from windtunnel.csource import build
 from windtunnel.csource.bits import bits_of, with_bits
-from windtunnel.csource.clang import PRELUDE, Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, member_name
+from windtunnel.csource.clang import Node, Unit
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
+from windtunnel.csource.includes import PRELUDE
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -36,6 +37,8 @@ from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
+DIVERGENCE = "BarrierDivergence"
+NOT_FOLLOWED = "InputError"  # no finding: what would be needed is not translated
 
 _PRELUDE = str(PRELUDE)
 
@@ -49,12 +52,16 @@ class Facts:
         units: For each pointer variable, the number of bytes of which its offset is a multiple.
         accessed: For each object, the types of the numbers accessed in it, and whether atomically.
         escaped: The objects of which a pointer is stored in memory.
+        read: The members of struct variables that are read, and not only copied with their struct.
+        of_file: The functions, and the variables of the file, among the objects that pointers may point to.
     """
 
     bases: dict[str, frozenset[str]] = field(default_factory=dict)
     units: dict[str, int] = field(default_factory=dict)
     accessed: dict[str, set[tuple[Scalar, bool]]] = field(default_factory=dict)
     escaped: frozenset[str] = frozenset()
+    of_file: dict[str, Node] = field(default_factory=dict, compare=False)
+    read: set[str] = field(default_factory=set)
 
     def storage(self, name: str, declared: CType) -> Scalar:
         """Return the type of the elements of an object."""
@@ -99,6 +106,9 @@ class Memory:
         self.called_at: list[int] = []
         """The lines of the calls of the functions that are being translated."""
         self.frame = Frame("")
+        self.copies: dict[str, set[str]] = {}
+        """For members of struct variables, the variables that they are copied from."""
+        self.copying = 0
         self.products: dict[int, ir.Binary] = {}
         """The products of operators, by identity, which a sum may be contracted with."""
 
@@ -190,11 +200,13 @@ class Memory:
                 self.variables[own] = leaf.scalar
         return made
 
-    def new_object(self, name: str, space: str, size: int | None, kind: CType, line: int) -> Obj:
-        """Return a new object in memory."""
+    def new_object(
+        self, name: str, space: str, size: int | None, kind: CType, line: int, declaration: int | None = None
+    ) -> Obj:
+        """Return a new object in memory; ``declaration``: of a function, or a variable of the file, its key."""
         made = Obj(self.fresh(name), space, size, kind, line)
         self.objects[made.name] = made
-        self.ids[made.name] = len(self.ids)
+        self.ids[made.name] = len(self.ids) if declaration is None else self.unit.number_of(declaration)
         return made
 
     def start_of(self, made: Obj) -> Ptr:
@@ -265,12 +277,16 @@ class Memory:
         kept = build.binary(line, "&", low, build.literal(line, 2**48 - 1, I64))
         return build.converted(build.binary(line, "|", high, kept), types.U64)
 
-    def decoded(self, line: int, value: ir.Expr) -> Ptr:
-        """Return the pointer that a number stands for."""
+    def decoded(self, line: int, value: ir.Expr, kind: Pointer | None = None) -> Ptr:
+        """Return the pointer that a number stands for; one to a function points to functions only."""
         whole = self.hold(build.converted(value, I64), "address")
         sixteen = build.literal(line, 16, I64)
         low = build.binary(line, ">>", build.binary(line, "<<", whole, sixteen), sixteen)
-        bases = self.facts.escaped or frozenset({NULL})
+        function = kind is not None and isinstance(kind.pointee, Void) and kind.pointee.is_function
+        bases = frozenset(
+            base for base in self.facts.escaped
+            if base == NULL or (base in self.objects and self.objects[base].space == "code") == function
+        ) or frozenset({NULL})  # fmt: skip
         which = None
         if len(bases) > 1:
             which = build.converted(build.binary(line, ">>", whole, build.literal(line, 48, I64)), I32)
@@ -302,22 +318,27 @@ class Memory:
             return place.at
         if isinstance(kind, Number):
             if isinstance(place, Reg):
-                return ir.Variable(line, place.var.leaves[place.offset], type=kind.scalar)
+                name = place.var.leaves[place.offset]
+                if isinstance(place.var.type, Record) and not self.copying:
+                    self.found.read.add(name)
+                return ir.Variable(line, name, type=kind.scalar)
             return self.load_number(line, place.at, kind)
         if isinstance(kind, Pointer):
             if isinstance(place, Reg):
                 return self.read_pointer(line, place.var.leaves[place.offset])
-            return self.decoded(line, self.load_number(line, place.at, Number(types.U64)))
+            return self.decoded(line, self.load_number(line, place.at, Number(types.U64)), kind)
         if isinstance(place, Mem) and len(kind.leaves) > 1:
             place = Mem(self.hold_pointer(place.at), kind)
             self.aligned(line, place.at, kind.align)
+        self.copying += 1  # which reads nothing
         parts = {o: self.load(line, self.part(place, o, leaf)) for o, leaf in kind.leaves}
-        if isinstance(kind, Record) and not (isinstance(place, Mem) and self._is_shared(place.at)):
+        self.copying -= 1
+        if isinstance(kind, Record):
             for value in parts.values():
                 for e in ir.inside(value) if isinstance(value, ir.Expr) else ():
                     if isinstance(e, ir.Variable) and isinstance(place, Reg):
                         e.copied = e.name in place.var.leaves.values()
-                    elif isinstance(e, ir.Load) and self.objects[e.array].space == "local":
+                    elif isinstance(e, ir.Load):
                         e.copied = True
         if isinstance(kind, Vector) and kind.count == 4 and not (isinstance(place, Mem) and self._is_shared(place.at)):
             # Kernels leave the last element unset where three are used.
@@ -383,6 +404,8 @@ class Memory:
         kind = place.type
         if isinstance(place, Mem) and self._is_global(place.at):
             require_set(value)
+        if isinstance(place, Reg) and isinstance(place.var.type, Record):
+            self._copied_into(place, value)
         if len(value.parts) > 1:
             if isinstance(place, (Reg, Swizzle)):
                 value = Aggregate(kind, {at: self.hold_value(part) for at, part in value.parts.items()})  # type: ignore[misc]
@@ -392,6 +415,24 @@ class Memory:
         for offset, leaf in kind.leaves:
             if offset in value.parts:
                 self.store(line, self.part(place, offset, leaf), value.parts[offset])
+
+    def _copied_into(self, place: Reg, value: Aggregate) -> None:
+        """Let those parts of a struct be checked that are read of the variable that it is copied into."""
+        for offset, part in value.parts.items():
+            name = place.var.leaves.get(place.offset + offset)
+            for e in ir.inside(part) if isinstance(part, ir.Expr) and name is not None else ():
+                if isinstance(e, ir.Load) and self.objects[e.array].space != "local" and name in self.facts.read:
+                    e.copied = False
+                elif isinstance(e, ir.Variable) and name:
+                    self.copies.setdefault(name, set()).add(e.name)
+
+    def read_through_copies(self) -> None:
+        """Add the members that are read of a copy of their struct."""
+        pending = list(self.found.read)
+        while pending:
+            new = self.copies.get(pending.pop(), set()) - self.found.read
+            self.found.read |= new
+            pending += new
 
     def _store_bits(self, line: int, place: Bits, value: Value) -> None:
         number = self.load(line, place.of)

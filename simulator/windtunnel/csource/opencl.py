@@ -12,6 +12,8 @@ from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.collectives import Collectives
 from windtunnel.csource.ctype import INT, Number, Pointer, Vector
+from windtunnel.csource.intrinsics import COPIES
+from windtunnel.csource.memory import DIVERGENCE
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U32, U64
@@ -29,8 +31,6 @@ _IDS = {
     "get_local_id": "thread", "get_group_id": "block", "get_local_size": "block_size",
     "get_enqueued_local_size": "block_size", "get_num_groups": "grid_size",
 }  # fmt: skip
-COPIES = "copies_begun"
-"""The variable that counts the asynchronous copies of a group."""
 _ROUND = {"_rte": "rint", "_rtz": "trunc", "_rtp": "ceil", "_rtn": "floor"}
 
 
@@ -209,7 +209,8 @@ class OpenCL(Collectives):
         at = self.hold_pointer(self.pointer(pointer).moved(number, step * element.size))
         if stores:
             for place, part in enumerate(self.parts_of(node, value, count)):
-                self.store(line, Mem(at.moved(place, element.size), element), build.converted(part, element.scalar))
+                made = self.half(line, part, found[5]) if found[3] else build.converted(part, element.scalar)
+                self.store(line, Mem(at.moved(place, element.size), element), made)
             return None
         parts = [self.load(line, Mem(at.moved(place, element.size), element)) for place in range(count)]
         numbers = [part for part in parts if isinstance(part, ir.Expr)]
@@ -283,6 +284,7 @@ class OpenCL(Collectives):
 
     # Copies of a group.
 
+    # Long: one case for each kind of argument.
     def _group_copy(self, node: Node, arguments: Sequence[Node]) -> Value:
         """Translate a copy by all work-items of a group: each copies every element of its number."""
         line = self.line(node)
@@ -315,8 +317,18 @@ class OpenCL(Collectives):
                 for offset, leaf in element.leaves:
                     if isinstance(leaf, Number):
                         self.in_flight(line, what, place.at.moved(offset, 1), leaf)
-        # All work-items of a group must come to the copy.
+        # All work-items of a group must come to the copy, with the same arguments.
         self.emit(ir.Barrier(line, "block.none"))
+        same = [
+            self.linear(line, target, 1),
+            self.linear(line, origin, 1),
+            count,
+            *([] if stride is None else [stride]),
+        ]
+        for number in [*same, *(at.which for at in (target, origin) if at.which is not None)]:
+            if not isinstance(number, ir.Literal):
+                message = f"the arguments of {node.name} differ among the work-items of a group"
+                self.emit(ir.Require(line, number, DIVERGENCE, message, same=True))
         self.emit(ir.For(line, counter, first, count, self.hold(threads, "threads"), body))
         self.emit(ir.Flight(line, "commit"))
         # The whole copy has begun, and so is done, before a work-item goes on.

@@ -158,8 +158,20 @@ class OpenCLNumbers(Vectors):
             found = build.select(line, finite, found, lit(2**31 - 1, kind))
             return build.select(line, op("==", x, lit(0, x.type)), lit(-(2**31), kind), found)
 
+        def power(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+            """``powr``, which is not defined for negative numbers, nor for 0 to the 0 and similar limits."""
+            x, y = self.hold(row[0]), self.hold(row[1])
+            zero, one, infinite = lit(0, kind), lit(1, kind), lit(float("inf"), kind)
+            size = self.hold(ir.Call(line, "math.fabs", [y], type=kind))
+            wrong: ir.Expr = op("<", x, zero)
+            for a, b in (((x, zero), (y, zero)), ((x, infinite), (y, zero)), ((x, one), (size, infinite))):
+                both = ir.Logic(line, "and", op("==", *a), op("==", *b), type=BOOL)
+                wrong = ir.Logic(line, "or", wrong, both, type=BOOL)
+            return build.select(line, wrong, lit(float("nan"), kind), ir.Call(line, "math.pow", [x, y], type=kind))
+
         vector = self._vector
         return {
+            "powr": power,
             "mad_sat": product_and_sum, "ctz": trailing, "rootn": root, "ilogb": exponent,
             "nan": lambda row, kind: lit(float("nan"), kind),
             "maxmag": lambda row, kind: by_size(row, kind, "max"),
@@ -212,6 +224,25 @@ class OpenCLNumbers(Vectors):
         if not build.is_integer(e.type):
             return build.converted(e, kind)
         return ir.Call(line, f"int.limited_{kind.name}", [e], type=kind)
+
+    def half(self, line: int, e: ir.Expr, mode: str | None) -> ir.Expr:
+        """Return a number as a half: the nearest, or in a direction (``_rtz``, ``_rtp``, ``_rtn``) the next."""
+        nearest = build.converted(e, types.F16)
+        if mode in (None, "_rte"):
+            return nearest
+        x, nearest = self.hold(e), self.hold(nearest)
+        assert x.type is not None  # noqa: S101  all expressions here have types
+        back = self.hold(build.converted(nearest, x.type))
+        size = types.U16
+        bits = self.hold(build.bits_as(nearest, size))
+        one = build.literal(line, 1, size)
+        larger, smaller = (build.binary(line, way, bits, one) for way in ("+", "-"))
+        negative = build.binary(line, ">=", bits, build.literal(line, 0x8000, size))
+        above, below = build.binary(line, ">", back, x), build.binary(line, "<", back, x)
+        down = build.select(line, above, build.select(line, negative, larger, smaller), bits)
+        up = build.select(line, below, build.select(line, negative, smaller, larger), bits)
+        made = {"_rtn": down, "_rtp": up, "_rtz": build.select(line, negative, up, down)}[mode or ""]
+        return build.bits_as(build.converted(made, size), types.F16)
 
     def _geometry(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
         line = self.line(node)

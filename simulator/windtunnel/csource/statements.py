@@ -10,6 +10,8 @@ from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Void
 from windtunnel.csource.labels import label_among, leaves_a_loop, target
 from windtunnel.csource.places import bare, operands
+from windtunnel.csource.returns import ends, has_return, sides
+from windtunnel.csource.switches import breaks, jumps_out, sections_of
 from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32
@@ -77,8 +79,24 @@ class Statements(Calls):
             self.emit(ir.While(line, build.literal(line, True, BOOL), inner))
             self._leave_if_returned(line, inner)
             kids = kids[place:]
-        for kid in kids:
+        for number, kid in enumerate(kids):
+            if self.frame.divides and has_return(kid):
+                self._last(kid, kids[number + 1 :])
+                return
             self.statement(kid)
+
+    def _last(self, node: Node, rest: Sequence[Node]) -> None:
+        """Translate a statement that returns, and what follows it, in a function whose returns divide it."""
+        if node.kind == "COMPOUND_STMT":
+            self._listed(node.kids)
+        elif node.kind == "IF_STMT":
+            yes, no = sides(node)
+            if ends(yes):
+                self._if(node, [yes], [*no, *rest])
+            else:
+                self._if(node, [yes, *rest], no)
+        else:
+            self.statement(node)
 
     def _goto(self, node: Node) -> None:
         flag, line = self.frame.labels.get(target(node)), self.line(node)
@@ -264,24 +282,26 @@ class Statements(Calls):
 
     # Branches and loops.
 
-    def _if(self, node: Node) -> None:
+    def _if(self, node: Node, yes_body: Sequence[Node] | None = None, no_body: Sequence[Node] = ()) -> None:
         kids = node.kids
         while kids[0].kind in ("DECL_STMT", "VAR_DECL"):
             (self.statement if kids[0].kind == "DECL_STMT" else self.declaration)(kids[0])
             kids = kids[1:]
         line = self.line(node)
         condition = self.condition(kids[0])
+        if yes_body is None:
+            yes_body, no_body = [kids[1]], kids[2:]
         if isinstance(condition, ir.Literal):
-            chosen = kids[1] if condition.value else (kids[2] if len(kids) > 2 else None)
-            if chosen is not None:
-                self.statements(chosen)
+            self._branch(yes_body if condition.value else no_body)
             return
         with self.block() as yes:
-            self.statements(kids[1])
+            self._branch(yes_body)
         with self.block() as no:
-            if len(kids) > 2:
-                self.statements(kids[2])
+            self._branch(no_body)
         self.emit(ir.If(line, condition, yes, no))
+
+    def _branch(self, body: Sequence[Node]) -> None:
+        self._listed(body[0].kids if len(body) == 1 and body[0].kind == "COMPOUND_STMT" else body)
 
     def _for(self, node: Node) -> None:
         first, condition, step, body = _parts(node)
@@ -435,11 +455,11 @@ class Statements(Calls):
         found = self.number(subject)
         assert found.type is not None  # noqa: S101  all expressions here have types
         value = self.hold(found, "subject")
-        sections = _sections(body)
+        sections = sections_of(body)
         if sections is None:
             raise node.refused("a switch whose cases are not directly in it", "cases directly in the switch")
-        if all(_ends(statements) for _, statements in sections[:-1]) and not any(
-            _jumps_out(statements) for _, statements in sections
+        if all(breaks(statements) for _, statements in sections[:-1]) and not any(
+            jumps_out(statements) for _, statements in sections
         ):
             self._chain(line, value, sections)
             return
@@ -541,50 +561,6 @@ def _parts(node: Node) -> tuple[Node | None, Node | None, Node | None, Node]:
             number = 0 if kid.kind == "DECL_STMT" else 2 if steps else 1
         found[number] = kid
     return found[0], found[1], found[2], body
-
-
-def _sections(body: Node) -> list[tuple[list[Node], list[Node]]] | None:
-    """Return the labels and the statements of each case; None if there are statements before the first."""
-    sections: list[tuple[list[Node], list[Node]]] = []
-    for kid in body.kids if body.kind == "COMPOUND_STMT" else [body]:
-        labels: list[Node] = []
-        inner: Node | None = kid
-        while inner is not None and inner.kind in ("CASE_STMT", "DEFAULT_STMT"):
-            labels.append(inner)
-            inner = inner.kids[-1] if len(inner.kids) > (inner.kind == "CASE_STMT") else None
-        if labels:
-            if sections and not sections[-1][1]:
-                sections[-1][0].extend(labels)
-            else:
-                sections.append((labels, []))
-        elif not sections:
-            if kid.kind == "DECL_STMT":
-                continue
-            return None
-        if inner is not None:
-            sections[-1][1].append(inner)
-    return sections
-
-
-def _ends(statements: Sequence[Node]) -> bool:
-    """Return whether the statements of a case end in a break, or a return, so that the next case does not follow."""
-    last = statements[-1] if statements else None
-    if last is not None and last.kind == "COMPOUND_STMT":
-        return False
-    return last is not None and last.kind == "BREAK_STMT"
-
-
-def _jumps_out(statements: Sequence[Node]) -> bool:
-    """Return whether a break stands anywhere but at the end of a case."""
-
-    def within(node: Node, *, looped: bool) -> bool:
-        if node.kind == "BREAK_STMT":
-            return not looped
-        inner = looped or node.kind in ("FOR_STMT", "WHILE_STMT", "DO_STMT", "SWITCH_STMT")
-        return any(within(kid, looped=inner) for kid in node.kids if kid.kind.endswith("_STMT"))
-
-    rest = statements[:-1] if statements and statements[-1].kind == "BREAK_STMT" else statements
-    return any(within(one, looped=False) for one in rest)
 
 
 def _assigns(body: Sequence[ir.Stmt], name: str) -> bool:

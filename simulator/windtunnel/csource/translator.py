@@ -10,10 +10,21 @@ from functools import cached_property
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
+from windtunnel.csource.ctype import (
+    Array,
+    CType,
+    Number,
+    Pointer,
+    Record,
+    Vector,
+    Void,
+    is_function_pointer,
+    member_name,
+)
+from windtunnel.csource.intrinsics import COPIES
 from windtunnel.csource.mathematics import CLOCK
 from windtunnel.csource.memory import Facts, stored
-from windtunnel.csource.opencl import COPIES, OpenCL
+from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
 from windtunnel.csource.values import NULL, Aggregate, Frame, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
@@ -100,12 +111,23 @@ class Translator(OpenCL):
                 trivial = node.initial.kind == "CALL_EXPR"
                 if not trivial:
                     raise node.refused(f"an initial value of the shared variable '{node.name}'", "an assignment")
-            made = self.statics[key] = self.new_object(node.name, space, size, kind, self.line(node))
+            of_file = key if space == "global" else None
+            made = self.statics[key] = self.new_object(node.name, space, size, kind, self.line(node), of_file)
             if space == "global":
+                self.found.of_file[made.name] = node
                 self.hidden.append(made.name)
                 made.declared = _name_in_file(node)
                 made.initial = constants(node, kind, self)
         return Mem(self.start_of(made), kind)
+
+    def address(self, line: int, value: Ptr) -> ir.Expr | Ptr:
+        """Return the number that stands for a pointer in an initial value; the pointer if it is not constant."""
+        if value.parts or value.which is not None or len(value.bases) != 1:
+            return value
+        (base,) = value.bases
+        self.found.escaped |= value.bases
+        number = 0 if base == NULL else self.ids[base] << 48 | value.const & 2**48 - 1
+        return build.literal(line, number, types.U64)
 
     def string(self, node: Node) -> Place:
         """Return the place of a string: constants of the file."""
@@ -137,9 +159,11 @@ class Translator(OpenCL):
             raise node.refused(f"'{node.name}', a variable of the host", "__device__, __constant__ or __shared__")
         return self.static(node, space)
 
+    # Long: one case for each kind of object.
     def program(self) -> CProgram:
         """Translate the kernel."""
         node = self.kernel
+        node.require_known()
         parameters: list[ir.Parameter] = []
         arrays: dict[str, types.Array] = {}
         self.frame = Frame(node.name, kernel=True)
@@ -148,12 +172,20 @@ class Translator(OpenCL):
         objects: list[tuple[str, int]] = []
         for number, parameter in enumerate(listed):
             self._parameter(number, parameter, assigned, parameters, objects)
+        # Pointers in memory may point to what this pass has not come to yet.
+        for name, one in self.facts.of_file.items():
+            if name in self.facts.escaped and one.kind == "VAR_DECL":
+                self.static(one, "global")
+            elif name in self.facts.escaped:
+                self.function_pointer(node, one)
         self.statements(next(kid for kid in node.kids if kid.kind == "COMPOUND_STMT"))
         for name, line in [*objects, *((name, self.objects[name].line or self.line(node)) for name in self.hidden)]:
             element = self.storage_of(name)
             arrays[name] = types.Array(element, 1)
             if name in self.hidden:
                 parameters.append(ir.Parameter(name, arrays[name], line))
+        self.read_through_copies()
+        self._begin_barriers(self.line(node))
         for counter in (COPIES, CLOCK):
             if counter in self.variables:
                 zero = build.literal(self.line(node), 0, self.variables[counter])
@@ -170,6 +202,21 @@ class Translator(OpenCL):
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
 
+    def _begin_barriers(self, line: int) -> None:
+        """Let the barriers that have numbers begin at 0, if the kernel has any."""
+        made = next((one for one in self.objects.values() if one.name.startswith("named_barriers")), None)
+        if made is None or made.bytes is None:
+            return
+        with self.block() as begin:
+            with self.block() as zeros:
+                for number in range(made.bytes // 4):
+                    place = Mem(self.start_of(made).moved(number, 4), Number(types.I32))
+                    self.store(line, place, build.literal(line, 0, types.I32))
+            rank = self.thread_rank(line)
+            self.emit(ir.If(line, build.binary(line, "==", rank, build.literal(line, 0, types.I32)), zeros, []))
+            self.emit(ir.Barrier(line, "block"))
+        self.body[:0] = begin
+
     def _declared(self) -> dict[str, ir.Declare]:
         """Return the arrays of blocks and of threads, by their names."""
         found: dict[str, ir.Declare] = {}
@@ -182,6 +229,36 @@ class Translator(OpenCL):
             found[made.name] = ir.Declare(made.line, made.name, made.space, (max(count, 0),), element)
         return found
 
+    def _function_of_number(self, node: Node, name: str) -> Ptr:
+        """Return the pointer to the function of a number: among those of its type that the file's variables point to.
+
+        The number counts from 0, modulo how many there are.
+        """
+        wanted = node.cursor.type.get_canonical().get_pointee().spelling
+        found: dict[int, Node] = {}
+        for declared in self.unit.declarations():
+            if declared.kind == "VAR_DECL" and declared.has("CUDADEVICE_ATTR", "CUDACONSTANT_ATTR"):
+                for one in declared.cursor.walk_preorder():
+                    target = one.referenced if one.kind.name == "DECL_REF_EXPR" else None
+                    if target is not None and target.type.get_canonical().spelling == wanted:
+                        function = self.unit.declaration(target)
+                        if self._definition(function) is not None:
+                            found.setdefault(function.key, function)
+        if not found:
+            raise node.refused(f"no variable of the file points to a function of the type of '{name}'")
+        line = self.line(node)
+        ids = [(base, self.ids[base]) for one in found.values() for base in self.function_pointer(node, one).bases]
+        chosen = build.binary(
+            line, "%", ir.Variable(line, name, type=types.U64), build.literal(line, len(ids), types.U64)
+        )
+        chosen = self.hold(chosen, "chosen")
+        which: ir.Expr = build.literal(line, ids[0][1], types.I32)
+        for number, (_, own) in enumerate(ids[1:], 1):
+            equal = build.binary(line, "==", chosen, build.literal(line, number, types.U64))
+            which = build.select(line, equal, build.literal(line, own, types.I32), which)
+        return Ptr(frozenset(base for base, _ in ids), which=which)
+
+    # Long: one case for each kind of object.
     def _parameter(
         self, number: int, node: Node, assigned: frozenset[int], parameters: list[ir.Parameter],
         objects: list[tuple[str, int]],
@@ -189,6 +266,11 @@ class Translator(OpenCL):
         line, kind = self.line(node), node.type
         name = node.name or f"argument_{number}"
         if isinstance(kind, Void) and kind.is_opaque:
+            return
+        if is_function_pointer(kind):
+            parameters.append(ir.Parameter(name, types.U64, line))
+            self.scalars[name] = types.U64
+            self.frame.bound[node.key] = self.bind(node, kind, self._function_of_number(node, name), line, self.kernel)
             return
         if isinstance(kind, Pointer):
             start = Ptr(frozenset({NULL}))
@@ -254,8 +336,13 @@ def constants(node: Node, kind: CType, translator: Translator) -> list[tuple[int
             return [(at, text[at] if at < len(text) else 0, "u8") for at in range(kind.count or 0)]
         if value is None and initial.kind == "CALL_EXPR":
             return [(at, 0, name) for at, name in leaves.items()]
-    if isinstance(value, ir.Literal):
+    if isinstance(value, (ir.Literal, Ptr)):
         value = Aggregate(kind, {0: value})
+    if isinstance(value, Aggregate):
+        line = translator.line(initial)
+        value = Aggregate(kind, {
+            at: translator.address(line, part) if isinstance(part, Ptr) else part for at, part in value.parts.items()
+        })  # fmt: skip
     if body or not isinstance(value, Aggregate) or not all(isinstance(p, ir.Literal) for p in value.parts.values()):
         raise initial.refused(f"the initial value of '{node.name}'", "constants")
     return [(at, part.value, leaves[at]) for at, part in value.parts.items() if isinstance(part, ir.Literal)]
@@ -285,7 +372,10 @@ def joined(old: Facts, new: Facts) -> Facts:
     """Return the facts of the last pass, with all objects that were ever found, so that the passes end."""
     bases = {n: new.bases.get(n, frozenset()) | old.bases.get(n, frozenset()) for n in {*new.bases}}
     accessed = {n: new.accessed.get(n, set()) | old.accessed.get(n, set()) for n in {*new.accessed, *old.accessed}}
-    return Facts({**old.bases, **bases}, {**old.units, **new.units}, accessed, new.escaped | old.escaped)
+    return Facts(
+        {**old.bases, **bases}, {**old.units, **new.units}, accessed, new.escaped | old.escaped,
+        {**old.of_file, **new.of_file}, old.read | new.read,
+    )  # fmt: skip
 
 
 def _name_in_file(node: Node) -> str:

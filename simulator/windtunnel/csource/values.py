@@ -132,6 +132,7 @@ class Frame:
         returns: The type that it returns.
         by_reference: Whether it returns a reference; ``place`` is then the result.
         jumps: Whether returns leave an enclosing loop, which exists only for that.
+        divides: Whether what follows a branch that returns is the other branch.
         returned: The variable that says that it has returned, for returns in loops within it.
         labels: For each label that a statement may go to, the variable that says that it does.
         depth: How many loops of the tree stand around a statement, within the function.
@@ -148,6 +149,7 @@ class Frame:
     closure: Closure | None = None
     kernel: bool = False
     jumps: bool = False
+    divides: bool = False
     returned: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     depth: int = 0

@@ -284,11 +284,15 @@ class Barrier(Stmt):
 
 @dataclass(eq=False)
 class Require(Stmt):
-    """A condition that must hold for each thread. ``finding`` is the class of the finding if it does not."""
+    """A condition that must hold for each thread. ``finding`` is the class of the finding if it does not.
+
+    ``same``: it is a number instead, which must be the same for all threads of a block.
+    """
 
     condition: Expr
     finding: str
     message: str
+    same: bool = False
 
 
 @dataclass(eq=False)

@@ -22,9 +22,7 @@ FOUND = {
     "scoped-atomic": ["DataRace"],
 }
 """The classes of findings, where the truth is no class of `windtunnel.errors`."""
-OPEN = {
-    "race_barrier_of_half_a_block": "a barrier of some warps (bar.sync 1, 32) is refused",
-}
+OPEN: dict[str, str] = {}
 """The kernels of which the verdict is not the author's, and why (docs/open-ends.md)."""
 ROUNDED = {
     "floats_as_in_c": "nvcc contracts a product and a sum",

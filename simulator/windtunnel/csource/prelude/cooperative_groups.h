@@ -4,6 +4,22 @@
 namespace cooperative_groups {
 __WT_D__ unsigned __wt_rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
 __WT_D__ unsigned __wt_threads() { return blockDim.x * blockDim.y * blockDim.z; }
+/* A shuffle of any type that can be copied: of small numbers as int, of structs word by word. */
+#define __WT_ANY(NAME, HOW) \
+  template <typename T> static inline __device__ T NAME(unsigned mask, T v, int by, int width = 32) { \
+    if constexpr (std::is_integral<T>::value && sizeof(T) < 4) return (T)HOW(mask, (int)v, by, width); \
+    else if constexpr (std::is_integral<T>::value || std::is_floating_point<T>::value) return HOW(mask, v, by, width); \
+    else if constexpr (sizeof(T) == 2) return HOW(mask, v, by, width); \
+    else { \
+      unsigned words[sizeof(T) / 4]; \
+      memcpy(words, &v, sizeof(T)); \
+      for (unsigned k = 0; k < sizeof(T) / 4; ++k) words[k] = HOW(mask, words[k], by, width); \
+      memcpy(&v, words, sizeof(T)); \
+      return v; \
+    } \
+  }
+__WT_ANY(__wt_any_shfl, __shfl_sync) __WT_ANY(__wt_any_shfl_up, __shfl_up_sync)
+__WT_ANY(__wt_any_shfl_down, __shfl_down_sync) __WT_ANY(__wt_any_shfl_xor, __shfl_xor_sync)
 struct thread_block {
   __device__ void sync() const { __syncthreads(); }
   __device__ unsigned thread_rank() const { return __wt_rank(); }
@@ -36,10 +52,11 @@ template <unsigned N, typename Parent = void> struct thread_block_tile {
   __device__ unsigned num_threads() const { return N; }
   __device__ unsigned meta_group_rank() const { return __wt_rank() / N; }
   __device__ unsigned meta_group_size() const { return (__wt_threads() + N - 1) / N; }
-  template <typename T> __device__ T shfl(T v, int lane) const { return __shfl_sync(mask(), v, lane, N); }
-  template <typename T> __device__ T shfl_down(T v, unsigned by) const { return __shfl_down_sync(mask(), v, by, N); }
-  template <typename T> __device__ T shfl_up(T v, unsigned by) const { return __shfl_up_sync(mask(), v, by, N); }
-  template <typename T> __device__ T shfl_xor(T v, int lanes) const { return __shfl_xor_sync(mask(), v, lanes, N); }
+  template <typename T> __device__ T shfl(T v, int lane) const { return __wt_any_shfl(mask(), v, lane, N); }
+  template <typename T> __device__ T shfl_down(T v, unsigned by) const { return __wt_any_shfl_down(mask(), v, by, N); }
+  template <typename T> __device__ T shfl_up(T v, unsigned by) const { return __wt_any_shfl_up(mask(), v, by, N); }
+  template <typename T> __device__ T shfl_xor(T v, int lanes) const { return __wt_any_shfl_xor(mask(), v, lanes, N); }
+  template <typename T> __device__ unsigned match_any(T v) const { return __match_any_sync(mask(), v) >> (__wt_lane() / (int)N * (int)N); }
   __device__ int any(int p) const { return __any_sync(mask(), p); }
   __device__ int all(int p) const { return __all_sync(mask(), p); }
   __device__ unsigned ballot(int p) const {
@@ -76,16 +93,16 @@ struct coalesced_group {
       if (lanes >> k & 1u) { if (seen == (int)n) found = k; ++seen; }
     return found;
   }
-  template <typename T> __device__ T shfl(T v, unsigned rank) const { return __shfl_sync(lanes, v, nth(rank)); }
+  template <typename T> __device__ T shfl(T v, unsigned rank) const { return __wt_any_shfl(lanes, v, nth(rank)); }
   template <typename T> __device__ T shfl_down(T v, unsigned by) const {
     unsigned rank = thread_rank() + by;
-    return __shfl_sync(lanes, v, nth(rank < size() ? rank : thread_rank()));
+    return __wt_any_shfl(lanes, v, nth(rank < size() ? rank : thread_rank()));
   }
   template <typename T> __device__ T shfl_up(T v, unsigned by) const {
     int rank = (int)thread_rank() - (int)by;
-    return __shfl_sync(lanes, v, nth(rank >= 0 ? rank : thread_rank()));
+    return __wt_any_shfl(lanes, v, nth(rank >= 0 ? rank : thread_rank()));
   }
-  template <typename T> __device__ T shfl_xor(T v, int by) const { return __shfl_sync(lanes, v, nth(thread_rank() ^ by)); }
+  template <typename T> __device__ T shfl_xor(T v, int by) const { return __wt_any_shfl(lanes, v, nth(thread_rank() ^ by)); }
   __device__ unsigned ballot(int p) const {
     unsigned all = __ballot_sync(lanes, p), found = 0;
     for (int k = 0, seen = 0; k < 32; ++k)
@@ -103,11 +120,21 @@ template <typename G> static inline __device__ coalesced_group binary_partition(
   g.lanes = p ? with : active & ~with;
   return g;
 }
+template <typename G, typename T> static inline __device__ coalesced_group labeled_partition(const G &, T label) {
+  coalesced_group g;
+  g.lanes = __match_any_sync(__activemask(), label);
+  return g;
+}
+template <typename G> static inline __device__ unsigned thread_rank(const G &group) { return group.thread_rank(); }
+template <typename G> static inline __device__ unsigned group_size(const G &group) { return group.size(); }
 template <unsigned N> static inline __device__ thread_block_tile<N> tiled_partition(const thread_block &) { thread_block_tile<N> t; return t; }
 template <unsigned N, unsigned M> static inline __device__ thread_block_tile<N> tiled_partition(const thread_block_tile<M> &) { thread_block_tile<N> t; return t; }
 template <typename G> static inline __device__ void sync(const G &group) { group.sync(); }
 __WT_D__ void sync(const grid_group &group) { __wt_grid_sync(); }
 template <typename T> struct plus { __device__ T operator()(T a, T b) const { return a + b; } };
+template <typename T> struct bit_and { __device__ T operator()(T a, T b) const { return a & b; } };
+template <typename T> struct bit_or { __device__ T operator()(T a, T b) const { return a | b; } };
+template <typename T> struct bit_xor { __device__ T operator()(T a, T b) const { return a ^ b; } };
 template <typename T> struct less { __device__ T operator()(T a, T b) const { return a < b ? a : b; } };
 template <typename T> struct greater { __device__ T operator()(T a, T b) const { return a > b ? a : b; } };
 }  // namespace cooperative_groups

@@ -112,6 +112,32 @@ __WT_A2(atomicInc, unsigned) __WT_A2(atomicDec, unsigned)
 __WT_A3(int) __WT_A3(unsigned) __WT_A3(unsigned long long)
 __device__ unsigned short atomicCAS(unsigned short *at, unsigned short expected, unsigned short value);
 
+/* Atomic operations with the numbers of C++'s memory orders and of thread scopes */
+template <typename T> __device__ T __wt_c11_load(T *, int, int);
+template <typename T> __device__ void __wt_c11_store(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_exchange(T *, T, int, int);
+template <typename T> __device__ bool __wt_c11_compare_exchange(T *, T &, T, int, int, int);
+template <typename T> __device__ T __wt_c11_fetch_add(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_sub(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_min(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_max(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_and(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_or(T *, T, int, int);
+template <typename T> __device__ T __wt_c11_fetch_xor(T *, T, int, int);
+__device__ void __wt_c11_fence(int, int);
+
+/* Barriers with a number, of some warps of a block (bar.sync and bar.arrive); all are 0 when a kernel begins. */
+static inline __device__ void __wt_named_barrier(int id, int count, bool waits) {
+  __shared__ int named_barriers[32];
+  int phase = __wt_c11_load(&named_barriers[16 + id], 0, 1);
+  if (__wt_c11_fetch_add(&named_barriers[id], 1, 4, 1) == count - 1) {
+    __wt_c11_store(&named_barriers[id], 0, 0, 1);
+    __wt_c11_store(&named_barriers[16 + id], phase + 1, 3, 1);
+  } else if (waits) {
+    while (__wt_c11_load(&named_barriers[16 + id], 2, 1) == phase) {}
+  }
+}
+
 /* Warps */
 #define __WT_S(T) \
   __device__ T __shfl_sync(unsigned m, T v, int lane, int width = 32); \
@@ -184,6 +210,17 @@ __WT_D__ unsigned __sad(int a, int b, unsigned c) { return (a > b ? (unsigned)a 
 __WT_D__ unsigned __usad(unsigned a, unsigned b, unsigned c) { return (a > b ? a - b : b - a) + c; }
 __WT_D__ int __hadd(int a, int b) { return (int)(((long long)a + b) >> 1); }
 __WT_D__ int __rhadd(int a, int b) { return (int)(((long long)a + b + 1) >> 1); }
+__WT_D__ double __hiloint2double(int high, int low) { return __longlong_as_double((long long)high << 32 | (unsigned)low); }
+__WT_D__ int __double2hiint(double v) { return (int)(__double_as_longlong(v) >> 32); }
+__WT_D__ int __double2loint(double v) { return (int)__double_as_longlong(v); }
+__WT_D__ int __dp4a(int a, int b, int c) {
+  for (int k = 0; k < 32; k += 8) c += (int)(signed char)(a >> k) * (int)(signed char)(b >> k);
+  return c;
+}
+__WT_D__ unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+  for (int k = 0; k < 32; k += 8) c += (a >> k & 255u) * (b >> k & 255u);
+  return c;
+}
 __WT_D__ unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
   unsigned long long both = (unsigned long long)y << 32 | x;
   unsigned result = 0;
@@ -339,6 +376,11 @@ enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat 
 enum cudaTextureFilterMode { cudaFilterModePoint, cudaFilterModeLinear };
 enum cudaTextureAddressMode { cudaAddressModeWrap, cudaAddressModeClamp, cudaAddressModeMirror, cudaAddressModeBorder };
 enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero, cudaBoundaryModeClamp, cudaBoundaryModeTrap };
+struct cudaExtent { size_t width, height, depth; }; struct cudaPos { size_t x, y, z; };
+struct cudaPitchedPtr { void *ptr; size_t pitch, xsize, ysize; };
+static inline __host__ __device__ cudaExtent make_cudaExtent(size_t w, size_t h, size_t d) { cudaExtent e = {w, h, d}; return e; }
+static inline __host__ __device__ cudaPos make_cudaPos(size_t x, size_t y, size_t z) { cudaPos p = {x, y, z}; return p; }
+static inline __host__ __device__ cudaPitchedPtr make_cudaPitchedPtr(void *p, size_t pitch, size_t x, size_t y) { cudaPitchedPtr q = {p, pitch, x, y}; return q; }
 struct cudaChannelFormatDesc { int x, y, z, w, f; };
 #define cudaTextureType1D 1
 #define cudaTextureType2D 2

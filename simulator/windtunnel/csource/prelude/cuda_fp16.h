@@ -37,6 +37,7 @@ __WT_D__ float __wt_f(__half h) { return __wt_h2f(h.bits); }
   __WT_D__ bool PRE##hgt(H a, H b) { return FROM(a) > FROM(b); } \
   __WT_D__ bool PRE##hge(H a, H b) { return FROM(a) >= FROM(b); } \
   __WT_D__ bool PRE##hisnan(H a) { return isnan(FROM(a)); } \
+  __WT_D__ int PRE##hisinf(H a) { return isinf(FROM(a)) ? (FROM(a) > 0 ? 1 : -1) : 0; } \
   __WT_D__ H operator+(H a, H b) { return TO(FROM(a) + FROM(b)); } \
   __WT_D__ H operator-(H a, H b) { return TO(FROM(a) - FROM(b)); } \
   __WT_D__ H operator*(H a, H b) { return TO(FROM(a) * FROM(b)); } \

@@ -51,9 +51,9 @@ globals().update(special_functions.FUNCTIONS)
 
 rint, asinh, acosh, atanh, nextafter = map(_elementwise, (np.rint, np.arcsinh, np.arccosh, np.arctanh, np.nextafter))
 isfinite, signbit, ldexp = map(_elementwise, (np.isfinite, np.signbit, np.ldexp))
-lgamma, tgamma, erfinv, erfcinv, normcdf, j0, j1, y0, y1 = map(
+tgamma, erfinv, erfcinv, normcdf, j0, j1, y0, y1 = map(
     _elementwise,
-    (special.gammaln, special.gamma, special.erfinv, special.erfcinv, special.ndtr, special.j0, special.j1,
+    (special.gamma, special.erfinv, special.erfcinv, special.ndtr, special.j0, special.j1,
      special.y0, special.y1),
 )  # fmt: skip
 
@@ -257,10 +257,13 @@ def round(value: Value) -> Any:  # noqa: A001  the name it has in C
 
 
 def remainder(a: Value, b: Value) -> Any:
-    """Return the remainder of the division of integers that truncates, as in C; 0 for a division by zero."""
+    """Return the remainder of the division of integers that truncates, as in C, 0 for a division by zero.
+
+    That of floats is IEEE 754's.
+    """
     a, b = materialise(a), materialise(b)
     if a.dtype.kind == "f":
-        return np.asarray(a - np.rint(a / b) * b, a.dtype)[()]
+        return special_functions.remainder(a, b)
     return np.asarray(np.fmod(a, b))[()]
 
 
@@ -385,15 +388,34 @@ def isnormal(value: Value) -> Any:
     return np.isfinite(value) & (np.abs(value) >= np.finfo(value.dtype).smallest_normal)
 
 
-def _of_pi(function: Any) -> Any:
-    def scaled(value: Value) -> Any:
-        value = np.asarray(materialise(value))
-        return function(value.astype(np.float64) * np.pi).astype(value.dtype)[()]
+def _turns(value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return sine and cosine of a number times pi: exactly 0 where they are."""
+    part = np.fmod(value.astype(np.float64), 2.0)
+    size = np.abs(part)
+    folded = np.where(size > 1, 2 - size, size)  # from 0 to 1, with the cosine of the number
+    half = np.where(folded > 0.5, 1 - folded, folded)
+    sine = np.sin(half * np.pi) * np.where(size > 1, -1.0, 1.0)
+    sine = np.where(half == 0, np.copysign(0.0, part), np.copysign(1.0, part) * sine)
+    return sine, np.sin((0.5 - folded) * np.pi)
 
-    return scaled
+
+def sinpi(value: Value) -> Any:
+    """Return the sine of a number times pi."""
+    value = np.asarray(materialise(value))
+    return _turns(value)[0].astype(value.dtype)[()]
 
 
-sinpi, cospi, tanpi = map(_of_pi, (np.sin, np.cos, np.tan))
+def cospi(value: Value) -> Any:
+    """Return the cosine of a number times pi."""
+    value = np.asarray(materialise(value))
+    return _turns(value)[1].astype(value.dtype)[()]
+
+
+def tanpi(value: Value) -> Any:
+    """Return the tangent of a number times pi."""
+    value = np.asarray(materialise(value))
+    sine, cosine = _turns(value)
+    return (sine / cosine).astype(value.dtype)[()]
 
 
 def _by_pi(function: Any) -> Any:

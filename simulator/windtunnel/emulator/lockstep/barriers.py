@@ -105,6 +105,14 @@ def check_assigned(lanes: Lanes, line: int, name: str, assigned: Value) -> None:
         raise uninitialised_variable(launch, name, int(lanes.identities[bad[0]]), line)
 
 
+def same_in_blocks(lanes: Lanes, value: Value) -> np.ndarray:
+    """Return, for each thread, whether a number is that of the first thread of its block."""
+    numbers = np.broadcast_to(np.asarray(materialise(value)), lanes.size)
+    _, first, block = np.unique(lanes.blocks, return_index=True, return_inverse=True)
+    holds: np.ndarray = numbers == numbers[first][block]
+    return holds
+
+
 def require(lanes: Lanes, line: int, condition: Value, finding: str, message: str) -> None:
     """Raise a finding if a condition does not hold for all threads."""
     holds = np.broadcast_to(np.asarray(materialise(condition)), lanes.size)

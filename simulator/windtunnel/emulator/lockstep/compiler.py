@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.core.errors import InputError, Location
 from windtunnel.emulator.common import mathematics
 from windtunnel.emulator.common.lanes import (
     EMPTY,
@@ -32,7 +33,7 @@ from windtunnel.emulator.common.lanes import (
 from windtunnel.emulator.common.printing import print_lines
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, polled_reads
-from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require, require_warp
+from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require, require_warp, same_in_blocks
 from windtunnel.emulator.lockstep.infinite_loops import LoopStateTracker
 from windtunnel.language import definite_assignment, flow, ir
 from windtunnel.language.places import global_index, private
@@ -42,7 +43,7 @@ HELPERS: Mapping[str, object] = {
     "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "select_values": select_values,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
     "take_copy": take_copy, "m": mathematics, "require_warp": require_warp, "LoopStateTracker": LoopStateTracker,
-    "check_assigned": check_assigned, "require": require, "print_lines": print_lines,
+    "check_assigned": check_assigned, "require": require, "same_in_blocks": same_in_blocks, "print_lines": print_lines,
 }  # fmt: skip
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 
@@ -98,7 +99,14 @@ def compile_lockstep(program: ir.Program) -> LockstepKernel:
     source = generator.source()
     names: dict[str, Any] = {**HELPERS, **generator.constants}
     # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
-    exec(compile(source, f"<lockstep {program.name}>", "exec"), names)  # noqa: S102
+    try:
+        made = compile(source, f"<lockstep {program.name}>", "exec")
+    except (SyntaxError, RecursionError) as error:  # Python nests 20 loops, and 100 blocks
+        raise InputError(
+            f"'{program.name}' has loops and branches nested too deeply for the emulator ({error})",
+            where=Location(*program.place_of(program.line)), expected="fewer, or less recursion",
+        ) from error  # fmt: skip
+    exec(made, names)  # noqa: S102
     has_fences = any(scope.startswith("fence") for scope in scopes)
     return LockstepKernel(
         program,
@@ -226,6 +234,8 @@ class LockstepGenerator(Writer):
                 pass  # allocated before the kernel runs
             case ir.Require():
                 condition = self.value(statement.condition, frame)
+                if statement.same:
+                    condition = f"same_in_blocks({frame.lanes}, {condition})"
                 arguments = f"{condition}, {statement.finding!r}, {statement.message!r}"
                 self.emit(f"require({frame.lanes}, {statement.line}, {arguments})")
             case ir.Flight():

@@ -117,8 +117,16 @@ def infinite_loop(launch: Launch, thread: int, line: int, others: int = 0) -> De
     )
 
 
-def failed(launch: Launch, finding: str, message: str, thread: int, line: int, others: int = 0) -> Finding:
-    """Return the finding of a class that a thread, and ``others`` more, break a condition of the kernel."""
+def failed(
+    launch: Launch, finding: str, message: str, thread: int, line: int, others: int = 0
+) -> Finding | errors.InputError:
+    """Return the finding of a class that a thread, and ``others`` more, break a condition of the kernel.
+
+    It is an InputError if the kernel comes to what the emulator does not execute.
+    """
+    if finding == errors.InputError.__name__:
+        column = launch.program.column_of(line)
+        return errors.InputError(f"{launch}: {message}", where=errors.Location(*launch.program.place_of(line), column))
     made: Finding = getattr(errors, finding)(
         f"{launch}: {message}, at {launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
         **launch.position_of(line),

@@ -152,6 +152,8 @@ class _Generator(Writer):
             case ir.Require():
                 condition = self.value(statement.condition)
                 arguments = f"{statement.line}, {statement.finding!r}, {statement.message!r}"
+                if statement.same:
+                    condition = f"thread.has_same({statement.line}, {condition})"
                 self.emit(f"if not {condition}: thread.fail({arguments})")
             case ir.Flight(what="commit"):
                 self.emit("thread.flights.commit([thread.id])")

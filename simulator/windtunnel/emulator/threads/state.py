@@ -66,6 +66,8 @@ class Block:
         self.waiting_for_warp = 0
         """Threads that wait for their warps."""
         self.ended: list[Thread] = []
+        self.same: dict[tuple[int, int], Any] = {}
+        """Numbers that must be the same for all threads, by the line and how often a thread has come to it."""
 
 
 class SpinLoop:
@@ -141,6 +143,7 @@ class Thread:
         "result",
         "step",
         "trace",
+        "turns",
         "warp",
         "warp_size",
     )
@@ -162,6 +165,8 @@ class Thread:
         self.flights = launch_state.flights
         self.loops: list[SpinLoop] = []
         """The spin loops that the thread is in, outermost first."""
+        self.turns: dict[int, int] = {}
+        """How often the thread has come to a line whose number must be the same in the block."""
         self.changes = 0
         """Elements whose value the thread has changed."""
         self.repeated_state = False
@@ -191,6 +196,11 @@ class Thread:
         launch = self.launch_state.launch
         if launch.checked:
             raise uninitialised_variable(launch, name, self.id, line)
+
+    def has_same(self, line: int, value: Any) -> bool:
+        """Return whether a number is the one that the threads of the block before had at this line, at this turn."""
+        turn = self.turns[line] = self.turns.get(line, 0) + 1
+        return bool(self.block.same.setdefault((line, turn), value) == value)
 
     def fail(self, line: int, finding: str, message: str) -> None:
         """Raise a finding: a condition of the kernel does not hold."""
