@@ -16,6 +16,7 @@ from windtunnel.core.results.plan import (
     PriceEffect,
     PriceOfConfidence,
 )
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation, violations
@@ -37,11 +38,12 @@ def explain(
     fleets: Sequence[Evaluation],
     evaluations: Sequence[Evaluation],
     searches: Sequence[SearchResult],
+    prepared: PreparedRun,
 ) -> Explanation:
     """Return the explanation without its sentences; it simulates more fleets if needed.
 
     ``fleets`` are those of ``evaluations`` that meet the targets by value, the best first. ``searches`` are that by
-    value and that with confidence, over all choices.
+    value and that with confidence, over all choices. ``prepared`` is the run of the choice that the answer is about.
     """
     if not fleets:
         closest = closest_to_targets(evaluations)
@@ -55,6 +57,10 @@ def explain(
         )
     best, first = fleets[evaluating.recommended(fleets)], fleets[0]
     objective = choices[first.choice].plan.objective
+    goal = "confidence" if best.meets.confidence else "value"
+    alike = [e for e in evaluations if e.choice == best.choice]
+    changes = Changes(choices[best.choice], prepared, best, alike, goal)
+    choices[best.choice].announce(changes.first_cases)
     below = evaluating.next_cheapest(evaluations, first, objective) or _one_less(choices[first.choice], first)
     cheaper = None
     if below is not None:
@@ -66,14 +72,12 @@ def explain(
             targets=below.targets,
             violations=violations(below),
         )
-    goal = "confidence" if best.meets.confidence else "value"
-    alike = [e for e in evaluations if e.choice == best.choice]
     return Explanation(
         binding=evaluating.binding(best),
         headroom={target.text: target.headroom for target in best.targets},
         price_of_confidence=_price_of_confidence(choices, first, best),
         next_cheapest=cheaper,
-        changes=Changes(choices[best.choice], best, alike, goal).effects(),
+        changes=changes.effects(),
         prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),

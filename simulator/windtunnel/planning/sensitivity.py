@@ -10,12 +10,13 @@ import numpy as np
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import ChangeEffect
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.simulate import Case
-from windtunnel.simulation.sources import widest_error
+from windtunnel.simulation.sources import model_accuracy, widest_error
 
 _STEPS = 4
 """The number of fleets that are one step from the best and are tried for each change."""
@@ -47,24 +48,39 @@ class _Change:
 class Changes:
     """The best fleet under each change, and the cheapest fleet found that meets the targets under it.
 
-    ``simulated`` is what the search has simulated. Every run has the scenario's seed, so that rows differ by the
-    change only. ``goal``: whether fleets must meet the targets by ``value``, or with ``confidence``.
+    ``prepared`` is the run of the candidates, and ``simulated`` what the search has simulated. Every run has the
+    scenario's seed, so that rows differ by the change only. ``goal``: whether fleets must meet the targets by
+    ``value``, or with ``confidence``.
     """
 
-    def __init__(self, candidates: Candidates, best: Evaluation, simulated: Sequence[Evaluation], goal: str) -> None:
+    def __init__(
+        self,
+        candidates: Candidates,
+        prepared: PreparedRun,
+        best: Evaluation,
+        simulated: Sequence[Evaluation],
+        goal: str,
+    ) -> None:
         self.candidates = candidates
+        self.prepared = prepared
         self.best = best
         self.goal = goal
         self.simulated = simulated
+        self.asked = self._asked()
+
+    @property
+    def first_cases(self) -> list[Case]:
+        """The best fleet under each change."""
+        return [change.case(self.best.counts) for change in self.asked]
 
     def effects(self) -> list[ChangeEffect]:
         """Return the effect of each change. All searches advance together, so that fleets are simulated in parallel."""
-        judge, counts, asked = self.candidates.judge, self.best.counts, self._asked()
+        judge, asked = self.candidates.judge, self.asked
         try:
-            here = judge([change.case(counts) for change in asked])
+            here = judge(self.first_cases)
         except InputError:
             asked = [change for change in asked if self._is_possible(change)]
-            here = judge([change.case(counts) for change in asked])
+            here = judge([change.case(self.best.counts) for change in asked])
         walks = [
             self._walk(change, evaluation.reaches(self.goal)) for change, evaluation in zip(asked, here, strict=True)
         ]
@@ -102,8 +118,11 @@ class Changes:
         if self.best.tpot_mean_s is not None:
             asked.append(_Change("Prompts 20% longer", 1.0, (), True, prompt=1.2))
             asked.append(_Change("Outputs 20% longer", 1.0, (), True, output=1.2))
-        for i, n in enumerate(self.best.counts):
-            error = widest_error(self.best.model_accuracy, self.candidates.devices[i].label) if n else None
+        run, counts = self.prepared, self.best.counts
+        mine = {key: program for key, program in run.compiled.items() if counts[key[0]]}
+        accuracies = model_accuracy(mine, run.classes)
+        for i, n in enumerate(counts):
+            error = widest_error(accuracies, self.candidates.devices[i].label) if n else None
             if error is not None:
                 slower = tuple(1 / error.factor if i == j else 1.0 for j in everywhere)
                 name = self.candidates.names[i]

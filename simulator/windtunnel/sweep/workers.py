@@ -172,7 +172,7 @@ def _serve(pipe: Connection, work: Work, tree: Path) -> None:
     # Ctrl-C reaches the whole foreground group. Only the parent handles it, and then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
-    _keep_memory()
+    keep_memory()
     with contextlib.suppress(EOFError, OSError):
         while True:
             pipe.send(work(tree, pipe.recv()))
@@ -193,7 +193,7 @@ def end_with_parent() -> None:
         server._forkserver_alive_fd = None
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """Keep freed memory for the next task, which needs about as much as the last one.
 
     glibc returns large arrays to the system, which allocates them again page by page: a sixth of a point's time, and

@@ -40,6 +40,7 @@ from windtunnel.core.step_cost import (
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.prepare import curves
 from windtunnel.engine.prepare.curves import between, block_ends, coarsely, interpolated, prompt_scores, thinned
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
@@ -70,8 +71,8 @@ class DecoderCosts:
         longest: The longest context: prompt and output together (tokens).
         memory_share: The share of memory that the engine may use.
         coarseness: How far the numbers of tokens and sequences that are priced are apart; see ``core.policy.Batch``.
-        like: The costs of the same decoder on the same replica in steps of as many sequences and of other tokens. Their
-            tables by sequences and by prompts are the same.
+        like: The tables of the same decoder on the same replica in steps of as many sequences. Those by sequences and
+            by prompts are the same, and all of them where the steps also have as many tokens.
 
     Raises:
         InputError: if the group does not divide the decoder, or a context is longer than the decoder supports.
@@ -86,7 +87,7 @@ class DecoderCosts:
         longest: int,
         memory_share: float = 1.0,
         coarseness: float = 0.0,
-        like: DecoderCosts | None = None,
+        like: curves.StepTables | DecoderCosts | None = None,
     ) -> None:
         self.replica, self.served, self.model = replica, model, model.architecture
         self._coarseness = coarseness
@@ -140,19 +141,21 @@ class DecoderCosts:
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
         parts: list[tuple[Part, Group, DraftPasses | None]] = [(p, self.group, None) for p in self.divided.parts()]
         parts += [(part, some.decoder.group, some) for some in self.divided.passes for part in some.parts()]
+        same = like is not None and like.linear.shape == self.linear.shape
         for part, of, drafts in parts:
-            if like is None or part.amount is Amount.TOKENS:
+            if like is None or (part.amount is Amount.TOKENS and not same):
                 self._add(part, tokens, grid, by_window, of, drafts)
         handover = self.divided.handover()
-        if handover is not None:
+        if handover is not None and not same:
             table = self.linear if copies == 1 else self.copy
             table[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
-        self.adapted = self._adapted(copies * tokens)
+        self.adapted: FloatArray = like.adapted if like is not None and same else self._adapted(copies * tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
-        none = np.zeros((2, len(grid)))
-        self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
+        self.prefill = np.stack([by_window.get(float(window), np.zeros((2, len(grid)))) for window in self.windows])
         if like is not None:
             self.head, self.decode, self.prefill, self.windows = like.head, like.decode, like.prefill, like.windows
+        if like is not None and same:
+            self.linear, self.copy = like.linear, like.copy
 
     def _adapted(self, tokens: FloatArray) -> FloatArray:
         """Return what 0, 1, ... adapters add to steps, by the tokens of a copy of the attention from 0.
