@@ -22,6 +22,7 @@ from windtunnel.core.results.run import Estimate
 from windtunnel.planning import evaluation
 from windtunnel.planning import judge as judging
 from windtunnel.planning import simulate as simulating
+from windtunnel.planning import workers as plan_workers
 from windtunnel.planning.load_curve import knee
 from windtunnel.planning.planner import Planner
 from windtunnel.report import numbers, plan_page
@@ -300,7 +301,7 @@ def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: PlanResul
 
 
 def test_the_number_of_workers_changes_nothing(found: PlanResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulating, "_POOL_ABOVE_S", 0.0)
+    monkeypatch.setattr(plan_workers, "_POOL_ABOVE_S", 0.0)
     side_by_side = planner.plan(scenario_from_data(plan_scenario()), workers=2)
     assert result_json(side_by_side) == result_json(found)
 
