@@ -90,7 +90,7 @@ def main() -> None:
         "",
         "Written by `python benchmarks/plan.py`.",
         "",
-        "| plan | sources | processor time (s) | of the baseline's | wall time (s) | fleets | of them ended early | runs |",
+        "| plan | sources | processor time (s) | of the baseline's | wall time (s) | fleets | ended early | runs |",
         "|---|---|---|---|---|---|---|---|",
     ]
     load = os.getloadavg()[0]
@@ -117,8 +117,8 @@ def main() -> None:
                 lines.append(f"| {name} | {of} | {cpu_s:.1f} | {ratio} | {wall_s:.1f} | {counts} |")
     lines += [
         "",
-        f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.workers} workers. Load of the machine (mean "
-        f"of one minute) before: {load:.1f}, after: {os.getloadavg()[0]:.1f}.",
+        f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.workers} workers. Load of the machine (mean of "
+        f"one minute) before: {load:.1f}, after: {os.getloadavg()[0]:.1f}.",
     ]
     text = "\n".join(lines) + "\n"
     print(text)
