@@ -117,8 +117,8 @@ def main() -> None:
                 lines.append(f"| {name} | {of} | {cpu_s:.1f} | {ratio} | {wall_s:.1f} | {counts} |")
     lines += [
         "",
-        f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.workers} workers. Load of the machine (mean of "
-        f"one minute) before: {load:.1f}, after: {os.getloadavg()[0]:.1f}.",
+        f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.workers} workers. Load of the machine, the "
+        f"mean of one minute: {load:.1f} before and {os.getloadavg()[0]:.1f} after.",
     ]
     text = "\n".join(lines) + "\n"
     print(text)

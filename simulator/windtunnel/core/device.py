@@ -197,10 +197,8 @@ class Parameters:
             return None
         # It depends on the rows alone and is expensive, so it is computed once, however often parameters are varied.
         if id(rows) not in self._corrections:
-            self._corrections[id(rows)] = (
-                rows,
-                correction_of(residual, rows),
-            )  # keeps the rows, so their id is not reused
+            # The rows are kept, so that their id is not reused.
+            self._corrections[id(rows)] = rows, correction_of(residual, rows)
         correction = self._corrections[id(rows)][1]
         if correction is not None:
             self.used[f"learned.{rows.op.name}"] = residual.origin
