@@ -6,24 +6,22 @@ A residual is a pure function of the rows, and takes most of the time of a cost.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TypeVar, cast
 
 import numpy as np
 
 from windtunnel.core.operation import Rows
 
-if TYPE_CHECKING:
-    from windtunnel.core.device import Correction
+Found = TypeVar("Found")
 
 _LEAST_ROWS, _MOST_ROWS = 64, 200_000
 """Rows of which a correction is kept: fewer take no time, and more take too much memory."""
 _MOST_KEPT = 2_000_000
 """The rows of all corrections that are kept; each takes 16 bytes."""
-Residual = Callable[[Rows], "Correction | None"]
-_kept: dict[tuple[object, ...], tuple[int, Residual, Correction | None]] = {}
+_kept: dict[tuple[object, ...], tuple[int, object, object]] = {}
 
 
-def correction_of(residual: Residual, rows: Rows) -> Correction | None:
+def correction_of(residual: Callable[[Rows], Found], rows: Rows) -> Found:
     """Return the correction of ``rows``: that of equal rows if it was computed before, whose arrays are not written."""
     size = int(np.prod(rows.shape))
     if not _LEAST_ROWS <= size <= _MOST_ROWS:
@@ -37,4 +35,4 @@ def correction_of(residual: Residual, rows: Rows) -> Correction | None:
         while _kept and size + sum(n for n, _, _ in _kept.values()) > _MOST_KEPT:
             _kept.pop(next(iter(_kept)), None)
     _kept[key] = found
-    return found[2]
+    return cast(Found, found[2])
