@@ -94,16 +94,10 @@ class DecoderCosts:
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
         self.group.check(self.model)
-        supported = self.model.max_context
-        if supported is not None and longest > supported:
-            raise InputError(
-                f"a request has a context of {longest:,} tokens, and {self.model.name} supports {supported:,}",
-                expected=f"at most {supported:,} tokens of prompt and output together",
-            )
+        self._check_contexts(longest)
         # Kernels of engines were measured launched one by one or in a graph, and the host is no part of device time.
         engine = replica.engine if model.dispatch != "device" else None
         self._engine = engine
-        self._check_draft(longest)
         self.divided = divided_decoder(
             self.device, self.model, self.group, engine, replica.devices_per_node, model.speculation
         )
@@ -132,11 +126,15 @@ class DecoderCosts:
         )
         self.largest, self._memory_share = step, memory_share
         tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
-        copies = self.group.attention_data
         self.linear = np.zeros((2, step.tokens + 1))
-        self.copy = np.zeros((2, step.tokens + 1 if copies > 1 else 0))
+        self.copy = np.zeros((2, step.tokens + 1 if self.group.attention_data > 1 else 0))
         self.head = np.zeros((2, step.sequences * self.query_tokens + 1))
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
+        self._compute(tokens, grid, like)
+
+    def _compute(self, tokens: FloatArray, grid: FloatArray, like: curves.StepTables | DecoderCosts | None) -> None:
+        """Compute the tables, or take those that ``like`` has, by tokens in a step and contexts in ``grid``."""
+        copies = self.group.attention_data
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
         parts: list[tuple[Part, Group, DraftPasses | None]] = [(p, self.group, None) for p in self.divided.parts()]
@@ -230,16 +228,18 @@ class DecoderCosts:
             cost = np.where(part.runs(sequences), self._cost(part, sequences, group=group), 0.0)
             self.decode[:, 1:, :] += cost[:, :, None]
 
-    def _check_draft(self, longest: int) -> None:
-        """Check that the draft supports the longest context."""
+    def _check_contexts(self, longest: int) -> None:
+        """Check that the decoder and its draft support the longest context."""
         speculation = self.served.speculation
         draft = None if speculation is None else speculation.draft.model
-        if draft is not None and draft.max_context is not None and longest > draft.max_context:
-            raise InputError(
-                f"a request has a context of {longest:,} tokens, and the draft {draft.name} supports "
-                f"{draft.max_context:,}",
-                expected="a draft that supports the contexts of the requests",
-            )
+        for of, model in (("", self.model), ("the draft ", draft)):
+            most = None if model is None else model.max_context
+            if model is not None and most is not None and longest > most:
+                tokens = f"at most {most:,} tokens of prompt and output together"
+                raise InputError(
+                    f"a request has a context of {longest:,} tokens, and {of}{model.name} supports {most:,}",
+                    expected="a draft that supports the contexts of the requests" if of else tokens,
+                )
 
     @property
     def query_tokens(self) -> int:
