@@ -223,10 +223,15 @@ class Catalogue:
         overlays = {
             sku: overlay
             for sku in calibrated_skus()
-            if sku != spec.sku and sku in self._files
+            if sku != spec.sku and sku in self._files and self._may_be(sku, spec.kind)
             if self.spec(sku).kind == spec.kind and (overlay := shipped_overlay(sku, spec.kind)) is not None
         }
         return relatives(spec, [self.spec(sku) for sku in overlays]), overlays
+
+    def _may_be(self, sku: str, kind: str) -> bool:
+        """Return False for a shipped SKU of another kind, by its folder, so that its file and kind are not read."""
+        folder = self._files[sku].parent
+        return folder.parent != HERE / "catalog" or folder.name == kind
 
     def _carrier(self, spec: DeviceSpec, kind: Kind) -> Callable[[Relative, str, float], float]:
         """Return the function that expresses a relative's fitted number for ``spec``, from both datasheets."""

@@ -71,6 +71,13 @@ def test_what_is_wrong_in_a_sku_file_is_named(old: str, new: str, says: str, tmp
     assert says in refused(tmp_path, SKU.replace(old, new, 1))
 
 
+def test_every_shipped_sku_is_in_the_folder_of_its_kind() -> None:
+    """So that the files of other kinds need not be read to find the relatives of a SKU."""
+    catalogue = Catalogue()
+    for sku in catalogue.skus()[:-1]:
+        assert catalogue._files[sku].parent.name == catalogue.spec(sku).kind
+
+
 def test_a_sku_described_twice_is_refused(tmp_path: Path) -> None:
     assert "described twice" in refused(tmp_path, SKU.replace("sku: mine", "sku: server"), "server.yaml")
 

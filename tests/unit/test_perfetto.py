@@ -91,7 +91,10 @@ def test_times_are_the_very_picoseconds(tmp_path: Path) -> None:
     pairs = re.findall(r'"ph":"X".*?"ts":(\d+)\.(\d{6}),"dur":(\d+)\.(\d{6})', text)
     found = [(int(a + b), int(c + d)) for a, b, c, d in pairs]
     assert found == [(piece.start, piece.end - piece.start) for piece in SLICES]
-    assert microseconds(2**63 - 1) == "9223372036854.775807"
+    ticks = [0, 1, 999_999, 1_000_000, 9_999_999, 10_000_000, 10**12, 10**18 - 1, 10**18, 2**63 - 1]
+    for many in (ticks, ticks[:1], ticks[:4]):
+        written = [bytes(row).lstrip(b"\0").decode() for row in microseconds(np.array(many))]
+        assert written == [f"{tick // 10**6}.{tick % 10**6:06d}" for tick in many]
 
 
 def test_counters_hold_until_the_end(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from ddsketch import DDSketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import lfilter
+from scipy.special import stdtrit
 
 import windtunnel
 from windtunnel.engine.results import sketch
@@ -26,6 +27,7 @@ from windtunnel.engine.results.statistics import (
     over_replications,
     paired,
     relative_error,
+    student,
     widen_to_waiting,
 )
 from windtunnel.engine.results.steady import (
@@ -407,6 +409,13 @@ def test_common_random_numbers_narrow_the_difference_of_two_fleets(queue: Any) -
     assert same.low > 0  # the faster fleet is faster beyond doubt
     with pytest.raises(ValueError, match="cannot be paired"):
         paired([1.0], [1.0, 2.0])
+
+
+def test_students_t_is_that_of_scipy() -> None:
+    degrees = np.concatenate([np.geomspace(1.2, 1e9, 400), np.arange(2.0, 60.0), np.linspace(390.0, 410.0, 41)])
+    found = np.array([student(n) for n in degrees.tolist()])
+    assert np.abs(found / stdtrit(degrees, 0.975) - 1.0).max() < 1e-13
+    assert student(0.5) == student(1.2)
 
 
 def test_replications_have_student_s_interval() -> None:

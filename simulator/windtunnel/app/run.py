@@ -3,30 +3,75 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Self
+
+import numpy as np
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.forks import Copy
 from windtunnel.core.parquet import require_pyarrow
 from windtunnel.core.policy import POLICIES
+from windtunnel.core.recording import Recording
 from windtunnel.core.results.data import result_json
 from windtunnel.simulation.run import PlacementRun, Run
 
 
-def save(finished: Run | PlacementRun, folder: Path, *, parquet: bool = False) -> list[Path]:
-    """Write result.json, jobs.csv, report.html and trace.json.gz to ``folder``, and return their paths.
+class Output:
+    """The files of a run in ``folder``: result.json, jobs.csv, report.html and trace.json.gz.
 
-    With ``parquet`` the table of jobs is also written as jobs.parquet.
-    The files appear only when all of them are complete. Raises InputError if ``folder`` cannot be written to.
+    They appear only when all of them are complete. With ``parquet`` the table of jobs is also written as jobs.parquet.
+    What does not depend on the statistics is written by a copy of this process while they are computed, if ``begin`` is
+    called. Leaving the context ends that copy and deletes what it has written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as scratch:
-            made = Path(scratch)
+
+    def __init__(self, folder: Path, *, parquet: bool = False) -> None:
+        self._folder, self._parquet = folder, parquet
+        self._open = ExitStack()
+        self._scratch: Path | None = None
+        self._copy: Copy[bool] | None = None
+        self._unused = False
+        """Whether the folder was made for a run that has no result yet."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._open.close()
+        if self._unused:
+            with suppress(OSError):
+                self._folder.rmdir()
+
+    def begin(self, name: str, recording: Recording, sample: np.ndarray | None) -> None:
+        """Begin to write the jobs and the timeline of a run.
+
+        Raises:
+            InputError: The folder cannot be written to.
+        """
+        made = self._made()
+
+        def write() -> bool:
+            _write_recording(name, recording, sample, made, self._parquet)
+            return True
+
+        self._copy = self._open.enter_context(Copy(write))
+
+    def save(self, finished: Run | PlacementRun) -> list[Path]:
+        """Write all files, and return their paths.
+
+        Raises:
+            InputError: The folder cannot be written to.
+        """
+        made, folder = self._made(), self._folder
+        self._unused = False
+        with _folder_errors(folder):
             (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
             if isinstance(finished, PlacementRun):
-                _write_placement(finished, made, parquet)
+                _write_placement(finished, made, self._parquet)
             else:
-                _write_run(finished, made, parquet)
+                self._write_run(finished, made)
             names = sorted(path.name for path in made.iterdir())
             not_files = [name for name in names if (folder / name).exists() and not (folder / name).is_file()]
             if not_files:
@@ -37,24 +82,57 @@ def save(finished: Run | PlacementRun, folder: Path, *, parquet: bool = False) -
                 )
             for name in names:
                 (made / name).replace(folder / name)
+        return [folder / name for name in names]
+
+    def _write_run(self, finished: Run, made: Path) -> None:
+        from windtunnel.report import run_page
+
+        page = run_page.render(finished.result, finished.recording)
+        (made / "report.html").write_text(page, encoding="utf-8")
+        if self._copy is None or not self._copy.result():
+            _write_recording(finished.result.name, finished.recording, finished.sample, made, self._parquet)
+
+    def _made(self) -> Path:
+        """Return the folder in which files are until all of them are complete."""
+        if self._scratch is None:
+            with _folder_errors(self._folder):
+                self._unused = not self._folder.exists()
+                self._folder.mkdir(parents=True, exist_ok=True)
+                scratch = tempfile.TemporaryDirectory(dir=self._folder, prefix=".writing-")
+                self._scratch = Path(self._open.enter_context(scratch))
+        return self._scratch
+
+
+def save(finished: Run | PlacementRun, folder: Path, *, parquet: bool = False) -> list[Path]:
+    """Write the files of ``Output`` to ``folder``, and return their paths.
+
+    Raises InputError if ``folder`` cannot be written to.
+    """
+    with Output(folder, parquet=parquet) as output:
+        return output.save(finished)
+
+
+@contextmanager
+def _folder_errors(folder: Path) -> Iterator[None]:
+    """Raise an error of the operating system as one of the option ``--out``."""
+    try:
+        yield
     except OSError as error:
         raise InputError(
             f"the output cannot be written: {error.strerror or error}",
             where=Location(str(folder), field="--out"),
             expected="a folder that can be written to",
         ) from None
-    return [folder / name for name in names]
 
 
-def _write_run(finished: Run, folder: Path, parquet: bool) -> None:
-    """Write jobs.csv, jobs.parquet if asked, report.html and trace.json.gz of a fleet's run to ``folder``."""
-    from windtunnel.report import perfetto, run_page, tables
+def _write_recording(name: str, recording: Recording, sample: np.ndarray | None, folder: Path, parquet: bool) -> None:
+    """Write jobs.csv, jobs.parquet if asked, and trace.json.gz of a fleet's run to ``folder``."""
+    from windtunnel.report import perfetto, tables
 
-    tables.write_jobs_csv(folder / "jobs.csv", finished.recording, rows=finished.sample)
+    tables.write_jobs_csv(folder / "jobs.csv", recording, rows=sample)
     if parquet:
-        tables.write_jobs_parquet(folder / "jobs.parquet", finished.recording, rows=finished.sample)
-    (folder / "report.html").write_text(run_page.render(finished.result, finished.recording), encoding="utf-8")
-    perfetto.write_trace(folder / "trace.json.gz", finished.recording, name=finished.result.name)
+        tables.write_jobs_parquet(folder / "jobs.parquet", recording, rows=sample)
+    perfetto.write_trace(folder / "trace.json.gz", recording, name=name)
 
 
 def _write_placement(finished: PlacementRun, folder: Path, parquet: bool) -> None:

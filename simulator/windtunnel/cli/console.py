@@ -55,6 +55,7 @@ class Progress:
                 return
             from tqdm import tqdm
 
+            tqdm.monitor_interval = 0  # a process with another thread must not be forked (core/forks.py)
             scaled = total is not None
             self._bar = tqdm(total=total, unit=self._unit, unit_scale=scaled, leave=False, file=sys.stderr)
         self._bar.total = total

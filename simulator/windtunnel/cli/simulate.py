@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -70,6 +71,7 @@ def run(
     """Simulate a scenario. Exit with 1 if a target is missed."""
     from windtunnel.app import run as run_command
     from windtunnel.app.run import check_parquet, check_writable
+    from windtunnel.core.forks import usable_processors
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation import run as simulation
 
@@ -77,20 +79,25 @@ def run(
     if out is not None:
         check_writable(out)
     progress = Progress("jobs")
-    finished = simulation.run(
-        scenario,
-        seed=seed,
-        replications=replications,
-        engine=engine,
-        changes=[*changes, *with_changes(hypothetical)],
-        catalogue=predict_library.catalogue(catalogs),
-        all_jobs=all_jobs,
-        all_devices=all_devices,
-        outside_code=allow_outside_code,
-        progress=progress,
-    )
-    progress.close()
-    paths = run_command.save(finished, out, parquet=parquet) if out is not None else []
+    processes = usable_processors()
+    with ExitStack() as ended:
+        output = None if out is None else ended.enter_context(run_command.Output(out, parquet=parquet))
+        finished = simulation.run(
+            scenario,
+            seed=seed,
+            replications=replications,
+            engine=engine,
+            changes=[*changes, *with_changes(hypothetical)],
+            catalogue=predict_library.catalogue(catalogs),
+            all_jobs=all_jobs,
+            all_devices=all_devices,
+            outside_code=allow_outside_code,
+            progress=progress,
+            processes=processes,
+            recorded=output.begin if output is not None and processes > 1 else None,
+        )
+        progress.close()
+        paths = [] if output is None else output.save(finished)
     if form == "json":
         print_json(finished.result)
     else:

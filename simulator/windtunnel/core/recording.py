@@ -65,18 +65,22 @@ class Steps:
         return edges[:-1] / 1e12, np.diff(area) / width, peak
 
 
-class LazySteps(Steps):
-    """A step function that is built when it is first read, because most repeated runs need none."""
+class _Lazy:
+    """Columns that are built when one of them is first read, because most repeated runs need none."""
 
-    def __init__(self, build: Callable[[], Steps]) -> None:
+    def __init__(self, build: Callable[[], Any]) -> None:
         object.__setattr__(self, "_build", build)
 
     def __getattr__(self, name: str) -> Any:
-        """Build the step function, and return its attribute ``name``."""
-        if name not in Steps.__dataclass_fields__:
+        """Build the columns, and return the one with this name."""
+        if name not in getattr(type(self), "__dataclass_fields__", ()):
             raise AttributeError(name)
         vars(self).update(vars(self._build()))
         return vars(self)[name]
+
+
+class LazySteps(_Lazy, Steps):
+    """A step function that is built when it is first read; ``build`` returns it."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,55 @@ class Slice(NamedTuple):
     name: str
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class Slices(Sequence[Slice]):
+    """Slices of the timeline, one array element each. ``lane`` and ``name`` index ``words``."""
+
+    device: IntArray
+    lane: IntArray
+    name: IntArray
+    start: TickArray
+    end: TickArray
+    words: Sequence[str]
+
+    @classmethod
+    def of(cls, slices: Sequence[Slice]) -> Slices:
+        """Return the columns of single slices."""
+        if isinstance(slices, Slices):
+            return slices
+        words: dict[str, int] = {}
+        rows = [
+            (piece.device, *(words.setdefault(word, len(words)) for word in (piece.lane, piece.name)), *piece[3:])
+            for piece in slices
+        ]
+        return cls.of_columns(list(np.array(rows, dtype=np.int64).reshape(-1, 5).T), list(words))
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[IntArray], words: Sequence[str]) -> Slices:
+        """Return slices from their columns in the order of the attributes."""
+        device, lane, name, start, end = columns
+        return cls(device, lane, name, start, end, words)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @overload
+    def __getitem__(self, index: int) -> Slice: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Slice]: ...
+    def __getitem__(self, index: int | slice) -> Slice | list[Slice]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        device, lane, name, start, end = (
+            int(column[index]) for column in (self.device, self.lane, self.name, self.start, self.end)
+        )
+        return Slice(device, self.words[lane], self.words[name], start, end)
+
+
+class LazySlices(_Lazy, Slices):
+    """Slices that are built when they are first read; ``build`` returns them."""
 
 
 @dataclass(frozen=True)

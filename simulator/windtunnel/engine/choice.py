@@ -10,7 +10,6 @@ from windtunnel.core.recording import Recording
 from windtunnel.engine.compiled.support import is_foreign, unsupported_feature
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import can_be_streamed, expected_jobs
-from windtunnel.engine.process import engine as process
 from windtunnel.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def run_on(
     ``watch`` may end the run with TargetsLostError.
     """
     if engine == "process":
-        return process.run(prepared, progress, watch)
+        return _run_uncompiled(prepared, progress, watch)
     from windtunnel.engine.compiled import run as compiled
     from windtunnel.engine.compiled.background import started
     from windtunnel.engine.compiled.kernels import missing_code
@@ -106,10 +105,16 @@ def run_on(
             progress(jobs)
 
     try:
-        return process.run(prepared, report, watch)
+        return _run_uncompiled(prepared, report, watch)
     except _CompiledError:
         # The compiled run soon overtakes what the other one has reached.
         return compiled.run(prepared, None if progress is None else lambda jobs: progress(max(most, jobs)), watch)
+
+
+def _run_uncompiled(prepared: PreparedRun, progress: Callable[[int], None] | None, watch: Watch | None) -> Recording:
+    from windtunnel.engine.process import engine as process  # SimPy is not imported where it is not needed
+
+    return process.run(prepared, progress, watch)
 
 
 class _CompiledError(Exception):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.ops import one_row
-from windtunnel.core.results.catalogue import Prediction
 from windtunnel.core.step_op import PREDICTED, Step
-from windtunnel.library.steps import StepPricing
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 from windtunnel_models.catalogue import device_model as device
+
+if TYPE_CHECKING:
+    from windtunnel.core.results.catalogue import Prediction
+    from windtunnel.library.steps import StepPricing
 
 
 def catalogue(folders: Sequence[str | Path] = ()) -> Catalogue:
@@ -24,7 +27,11 @@ def catalogue(folders: Sequence[str | Path] = ()) -> Catalogue:
 
 def pricing(op: str, target: Device) -> Device | StepPricing:
     """Return what prices rows of an operation: the device, or for steps groups of it."""
-    return StepPricing(target) if op == Step.name else target
+    if op != Step.name:
+        return target
+    from windtunnel.library.steps import StepPricing
+
+    return StepPricing(target)
 
 
 def predict(
@@ -48,6 +55,8 @@ def predict(
 
 def predictions(cost: Cost) -> Iterator[Prediction]:
     """Yield the cost of each row."""
+    from windtunnel.core.results.catalogue import Prediction
+
     columns = [getattr(cost, name).tolist() for name in Cost.COLUMNS[:-1]]
     for row in zip(*columns, cost.provenance_labels(), strict=True):
         yield Prediction(*row)

@@ -10,23 +10,25 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.recording import DEGRADATION_CAUSES, DegradedIntervals, Recording, Slice, Steps
+from windtunnel.core.recording import DEGRADATION_CAUSES, DegradedIntervals, IntArray, Recording, Slice, Slices, Steps
+from windtunnel.core.ticks import TickArray
 
 MAX_COUNTER_POINTS = 200_000
 MAX_DEGRADED_INTERVALS = 100_000
 FLEET = 0
 """The process of the counters. Device i is process i + 1."""
 
-_CHUNK = 4096
-_MICROSECOND = 1_000_000
-"""Ticks of a microsecond."""
+_ROWS = 8192
+"""Events that are converted to text at once; this bounds the memory."""
+_BETWEEN = b",\n"
+Bytes = npt.NDArray[np.uint8]
 
 
 def write_trace(path: Path | str, recording: Recording, *, name: str) -> None:
@@ -43,10 +45,10 @@ def write_trace(path: Path | str, recording: Recording, *, name: str) -> None:
     ):
         file.write(b'{"displayTimeUnit":"ns","otherData":' + _json(_about(recording, name)).encode())
         file.write(b',"traceEvents":[\n')
-        separator, events = "", _events(recording)
-        while chunk := list(islice(events, _CHUNK)):
-            file.write((separator + ",\n".join(chunk)).encode())
-            separator = ",\n"
+        separator = b""
+        for lines in _blocks(recording):
+            file.write(separator + lines[: -len(_BETWEEN)])
+            separator = _BETWEEN
         file.write(b"\n]}\n")
 
 
@@ -85,17 +87,28 @@ def _about(recording: Recording, name: str) -> dict[str, object]:
     return about
 
 
-def _events(recording: Recording) -> Iterator[str]:
-    # The threads of a device are in alphabetical order of its lanes.
-    lanes = sorted({(piece.device, piece.lane) for piece in recording.slices})
+def _blocks(recording: Recording) -> Iterator[bytes]:
+    """Yield the events in blocks of lines; each line ends with a comma and a line break."""
     degraded = [] if recording.degraded is None else _degraded_slices(recording.degraded)
-    lanes = sorted({*lanes, *((piece.device, piece.lane) for piece in degraded)})
+    shown = [slices for slices in (Slices.of(degraded), Slices.of(recording.slices)) if len(slices)]
+    # The threads of a device are in alphabetical order of its lanes.
+    lanes = sorted({lane for slices in shown for lane in _lanes(slices)[0]})
     threads: dict[tuple[int, str], int] = {}
     busy: dict[int, int] = {}
     for device, lane in lanes:
         # Faults of the whole fleet have device -1, so they are on process 0, the fleet's.
         busy[device] = threads[device, lane] = busy.get(device, 0) + 1
+    names = _names(recording, threads, busy)
+    while lines := list(islice(names, _ROWS)):
+        yield "".join(lines).encode()
+    yield from _counter("power (W)", "W", recording.power)
+    yield from _counter("waiting jobs", "jobs", recording.waiting)
+    for slices in shown:
+        yield from _slice_lines(slices, threads)
 
+
+def _names(recording: Recording, threads: dict[tuple[int, str], int], busy: dict[int, int]) -> Iterator[str]:
+    """Yield the lines that name the processes and their threads."""
     yield from _named(FLEET, "process", "fleet")
     for entry, members in recording.devices.by_entry():
         for index in range(members.start, members.stop):
@@ -106,19 +119,31 @@ def _events(recording: Recording) -> Iterator[str]:
     for (device, lane), thread in threads.items():
         yield from _named(device + 1, "thread", lane, thread)
 
-    yield from _counter("power (W)", "W", recording.power)
-    yield from _counter("waiting jobs", "jobs", recording.waiting)
 
-    quoted: dict[str, str] = {}
-    for device, lane, name, start, end in chain(degraded, recording.slices):
-        label = quoted.get(name)
-        if label is None:
-            label = quoted[name] = _json(name)
-        whole, part = divmod(start, _MICROSECOND)
-        length, rest = divmod(end - start, _MICROSECOND)
-        yield (
-            f'{{"ph":"X","pid":{device + 1},"tid":{threads[device, lane]},"name":{label},'
-            f'"ts":{whole}.{part:06d},"dur":{length}.{rest:06d}}}'
+def _lanes(slices: Slices) -> tuple[list[tuple[int, str]], IntArray]:
+    """Return the device and the lane of slices, each pair once; and which of them each slice has."""
+    count = len(slices.words)
+    pairs, which = np.unique(slices.device * count + slices.lane, return_inverse=True)
+    return [(device, slices.words[lane]) for device, lane in (divmod(pair, count) for pair in pairs.tolist())], which
+
+
+def _slice_lines(slices: Slices, threads: dict[tuple[int, str], int]) -> Iterator[bytes]:
+    """Yield the lines of slices."""
+    lanes, which = _lanes(slices)
+    heads = [f'{{"ph":"X","pid":{lane[0] + 1},"tid":{threads[lane]},"name":'.encode() for lane in lanes]
+    labels: dict[int, bytes] = {}
+    for begin in range(0, len(slices), _ROWS):
+        some = slice(begin, begin + _ROWS)
+        start, names = slices.start[some], slices.name[some].tolist()
+        labels.update((word, _json(slices.words[word]).encode()) for word in set(names) - labels.keys())
+        yield _lines(
+            [heads[i] for i in which[some].tolist()],
+            [labels[word] for word in names],
+            b',"ts":',
+            microseconds(start),
+            b',"dur":',
+            microseconds(slices.end[some] - start),
+            b"},\n",
         )
 
 
@@ -133,27 +158,61 @@ def _degraded_slices(degraded: DegradedIntervals) -> list[Slice]:
     ]
 
 
-def microseconds(ticks: int) -> str:
-    """Return picoseconds as microseconds with six decimals, exactly."""
-    return f"{ticks // _MICROSECOND}.{ticks % _MICROSECOND:06d}"
+_QUADS = (np.arange(10_000)[:, None] // (1000, 100, 10, 1) % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
+"""The digits of the numbers below 10,000, four bytes each."""
+_POWERS = 10 ** np.arange(7, 19, dtype=np.int64)
+
+
+def microseconds(ticks: TickArray) -> Bytes:
+    """Return picoseconds as microseconds with six decimals, exactly: rows of characters, which begin with NUL bytes."""
+    groups = -(-len(str(int(ticks.max(initial=0)))) // 4)
+    quads = np.empty((len(ticks), max(groups, 2)), dtype=np.uint32)
+    rest = ticks
+    for group in range(quads.shape[1] - 1, -1, -1):
+        above = rest // 10_000
+        quads[:, group] = _QUADS[rest - above * 10_000]
+        rest = above
+    digits = quads.view(np.uint8)
+    before = digits.shape[1] - 7 - np.searchsorted(_POWERS, ticks, side="right")
+    digits[np.arange(digits.shape[1]) < before[:, None]] = 0
+    text = np.empty((len(ticks), digits.shape[1] + 1), dtype=np.uint8)
+    text[:, :-7], text[:, -7], text[:, -6:] = digits[:, :-6], ord("."), digits[:, -6:]
+    return text
+
+
+def _lines(*columns: bytes | list[bytes] | Bytes) -> bytes:
+    """Return the rows of a table of text one after the other.
+
+    A column is the same bytes for every row, a list of bytes, or rows of characters. NUL bytes are left out.
+    """
+    tables = [np.array(c).view(np.uint8).reshape(len(c), -1) if isinstance(c, list) else c for c in columns]
+    characters = [np.frombuffer(c, np.uint8)[None] if isinstance(c, bytes) else c for c in tables]
+    stops = np.cumsum([c.shape[1] for c in characters]).tolist()
+    rows = np.empty((max(len(c) for c in characters), stops[-1]), dtype=np.uint8)
+    for c, stop in zip(characters, stops, strict=True):
+        rows[:, stop - c.shape[1] : stop] = c
+    return rows.tobytes().translate(None, b"\0")
 
 
 def _named(process: int, what: str, name: str, thread: int = 0) -> Iterator[str]:
-    """Yield the events that name and order a process or a thread."""
+    """Yield the lines that name and order a process or a thread."""
     order = thread if what == "thread" else process
-    yield (f'{{"ph":"M","pid":{process},"tid":{thread},"name":"{what}_name","args":{{"name":{_json(name)}}}}}')
-    yield (f'{{"ph":"M","pid":{process},"tid":{thread},"name":"{what}_sort_index","args":{{"sort_index":{order}}}}}')
+    head = f'{{"ph":"M","pid":{process},"tid":{thread},"name":"{what}_'
+    yield f'{head}name","args":{{"name":{_json(name)}}}}},\n'
+    yield f'{head}sort_index","args":{{"sort_index":{order}}}}},\n'
 
 
-def _counter(name: str, key: str, steps: Steps) -> Iterator[str]:
-    head = f'{{"ph":"C","pid":{FLEET},"name":{_json(name)},"ts":'
+def _counter(name: str, key: str, steps: Steps) -> Iterator[bytes]:
+    """Yield the lines of a counter."""
+    head = f'{{"ph":"C","pid":{FLEET},"name":{_json(name)},"ts":'.encode()
     index = downsampled(steps, MAX_COUNTER_POINTS - 1)
-    last = 0.0
-    for tick, value in zip(steps.ticks[index].tolist(), steps.values[index].tolist(), strict=True):
-        last = value
-        yield f'{head}{microseconds(tick)},"args":{{"{key}":{value!r}}}}}'
     # A counter is drawn up to its last event, so the last value is repeated at the end of the run.
-    yield f'{head}{microseconds(steps.end)},"args":{{"{key}":{last!r}}}}}'
+    ticks = np.append(steps.ticks[index], steps.end)
+    values = np.append(steps.values[index], steps.values[index[-1:]])
+    for begin in range(0, len(ticks), _ROWS):
+        texts = [repr(value).encode() for value in values[begin : begin + _ROWS].tolist()]
+        times = microseconds(ticks[begin : begin + _ROWS])
+        yield _lines(head, times, f',"args":{{"{key}":'.encode(), texts, b"}},\n")
 
 
 def downsampled(steps: Steps, points: int) -> npt.NDArray[np.int64]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from windtunnel.core.architecture import Architecture
+from windtunnel.core.forks import shared
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import (
     Estimate,
@@ -24,6 +25,7 @@ from windtunnel.core.results.run import (
     distribution,
 )
 from windtunnel.core.serving_engine import Bounds, ServingEngine
+from windtunnel.simulation.redrawn import sharing
 
 if TYPE_CHECKING:
     from windtunnel.engine.prepare.prepared import PreparedRun
@@ -40,7 +42,7 @@ _Served = tuple[ServingEngine, Architecture]
 
 
 def with_model_error(
-    first: PreparedRun, recording: Recording, result: Measured, *, repeats: bool
+    first: PreparedRun, recording: Recording, result: Measured, repeats: bool, processes: int = 1
 ) -> tuple[Measured, list[str]]:
     """Return the result with model error intervals of the times of requests, and notes on where they come from.
 
@@ -53,6 +55,7 @@ def with_model_error(
         recording: Its recording.
         result: The result, which keeps its values and its 95% intervals.
         repeats: Whether further runs may be made.
+        processes: The number of processes that share these runs.
     """
     factors = first.step_error_factors()
     if result.serving is None or not factors or first.real:
@@ -74,18 +77,19 @@ def with_model_error(
         )
         return _with_first_tokens(first, _scaled(result, largest)), [note] if repeats else []
     base = values_of(first, recording)
-    parts: list[Sequence[Part]] = []
-    overloaded: list[bool] = []
-    for direction in (-1, 1):
+
+    def run(direction: int) -> tuple[Sequence[Part], list[bool]]:
+        """Return the values of a run with other times of steps, and which of its parts are unstable."""
         times = {cls: factor**direction for cls, factor in factors.items()}
         changed = replace(first.with_step_times(times), times_only=True)
         repeated = run_on(engine, changed)
         invariants.check(repeated, steps=False)
-        parts.append(values_of(changed, repeated))
-        # Of the slower run, which is the last.
-        states = [times_of(changed, repeated).steady_of(work).state for work in (None, *range(len(first.workloads)))]
-        overloaded = [state is not None and state.verdict == "unstable" for state in states]
-    faster, slower = parts
+        values = values_of(changed, repeated)
+        parts = (None, *range(len(first.workloads)))
+        states = [times_of(changed, repeated).steady_of(work).state for work in parts]
+        return values, [state is not None and state.verdict == "unstable" for state in states]
+
+    (faster, _), (slower, overloaded) = shared(run, (-1, 1), sharing(events, processes))
     notes = [
         f"the model error intervals of token times come from two more runs of the same requests, with every step "
         f"{largest:.3g} times as fast and as slow{of_first}"

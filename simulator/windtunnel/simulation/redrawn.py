@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from windtunnel.core.forks import shared
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import Measured, RedrawnRuns
 from windtunnel.core.ticks import TICKS_PER_SECOND
@@ -37,7 +38,7 @@ def has_waves(scenario: Scenario) -> bool:
 
 
 def with_redrawn_runs(
-    first: PreparedRun, recording: Recording, result: Measured, when: When, replications: int
+    first: PreparedRun, recording: Recording, result: Measured, when: When, replications: int, processes: int = 1
 ) -> tuple[Measured, list[str]]:
     """Return the result of a run with intervals from redrawn runs if its arrivals come in waves, and notes about them.
 
@@ -51,6 +52,7 @@ def with_redrawn_runs(
             values meet every target; otherwise an interval could not change the verdict. ``decided``: as ``met``, and
             only until all targets are decided; only their metrics get intervals. ``never``: it is not.
         replications: If it is above 1, the number of redrawn runs of a run of any length.
+        processes: The number of processes that share the redrawn runs.
     """
     from windtunnel.engine.choice import choose
     from windtunnel.engine.results.statistics import MIN_VALUES
@@ -66,11 +68,22 @@ def with_redrawn_runs(
             f"the rate of arrivals changes, and a run of {events:,} jobs and intervals is not redrawn for its "
             f"intervals unless requested: --replications {RUNS}"
         ]
-    return _redrawn(first, result, engine, RUNS if replications == 1 else replications, decide=when == "decided")
+    most = RUNS if replications == 1 else replications
+    return _redrawn(first, result, engine, most, processes=sharing(events, processes), decide=when == "decided")
+
+
+_MOST_SHARED_EVENTS = 1_250_000
+"""The number of jobs and intervals of the runs that several processes make at the same time, which bounds the memory;
+two processes share runs of any length."""
+
+
+def sharing(events: int, processes: int) -> int:
+    """Return how many of ``processes`` share repeated runs that have ``events`` jobs and intervals each."""
+    return min(processes, max(2, _MOST_SHARED_EVENTS // max(events, 1)))
 
 
 def _redrawn(
-    first: PreparedRun, result: Measured, engine: str, most: int, *, decide: bool
+    first: PreparedRun, result: Measured, engine: str, most: int, *, processes: int, decide: bool
 ) -> tuple[Measured, list[str]]:
     """Return the result with intervals from ``most`` redrawn runs; ``decide``: or fewer, if they decide the targets."""
     from windtunnel.engine.choice import run_on
@@ -82,17 +95,20 @@ def _redrawn(
     windows_s = {
         w.workload.name: w.source.trace.window / TICKS_PER_SECOND for w in first.workloads if w.source.trace is not None
     }
-    runs: list[list[Part]] = []
-    found = result
-    for number in range(1, most + 1):
+
+    def values(number: int) -> list[Part]:
         prepared = replace(first.redrawn(replication_seed(first.scenario.seed, number)), times_only=True)
         redrawn = run_on(engine, prepared)
         invariants.check(redrawn, steps=False)
-        runs.append(values_of(prepared, redrawn, only))
-        if number == most or (decide and number == FIRST_RUNS):
-            found = with_redrawn(result, runs, RedrawnRuns(number, windows_s), targets)
-            if all(target.met and target.confidence == "conclusive" for target in found.targets):
-                break
+        return values_of(prepared, redrawn, only)
+
+    runs: list[list[Part]] = []
+    found = result
+    for until in [FIRST_RUNS, most] if decide and most > FIRST_RUNS else [most]:
+        runs += shared(values, range(len(runs) + 1, until + 1), processes)
+        found = with_redrawn(result, runs, RedrawnRuns(until, windows_s), targets)
+        if all(target.met and target.confidence == "conclusive" for target in found.targets):
+            break
     return found, [_note(RedrawnRuns(len(runs), windows_s), first.scenario)]
 
 

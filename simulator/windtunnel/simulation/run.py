@@ -37,6 +37,26 @@ if TYPE_CHECKING:
     from windtunnel.placement.scenario import PlacementScenario
 
 
+@dataclass(frozen=True)
+class Aside:
+    """What may be done on other processors, and what is done as soon as the first replication is recorded.
+
+    ``processes``: the number of processes that share repeated runs. ``recorded`` is called with the first replication's
+    recording, whose statistics are computed afterwards.
+    """
+
+    processes: int = 1
+    recorded: Callable[[Recording], None] | None = None
+
+    def keep(self, prepared: PreparedRun, replication: int, recording: Recording) -> None:
+        """Call ``recorded`` with the recording of the first replication.
+
+        Not where real devices are open, because a copy of the process must not touch them.
+        """
+        if self.recorded is not None and replication == 0 and not prepared.real:
+            self.recorded(recording)
+
+
 def prepare_run(
     scenario: Scenario, catalogue: Catalogue, engine: str = "auto", *, coarseness: float = 0.0
 ) -> PreparedRun:
@@ -85,6 +105,7 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     all_devices: bool = False,
     redrawn: When = "short",
+    aside: Aside | None = None,
 ) -> tuple[RunResult, Recording]:
     """Run a scenario; return the result, and the first replication's recording.
 
@@ -92,7 +113,8 @@ def simulate(
     ``with_redrawn_runs``. Raises InputError for an invalid scenario, or if ``engine`` does not support it.
     """
     if scenario.stop is None or scenario.stop.relative_error is None:
-        return _simulate(scenario, replications, engine, catalogue, progress, all_devices, redrawn)
+        how = (progress, all_devices, redrawn, aside or Aside())
+        return _simulate(scenario, replications, engine, catalogue, *how)
     if replications > 1:
         raise InputError(
             "a run until precise is a single run",
@@ -126,6 +148,7 @@ def _runs(
     progress: Callable[[int, int], None] | None,
     all_devices: bool,
     when: When,
+    aside: Aside = Aside(),
     until_lost: bool = False,
     asked_only: bool = False,
 ) -> _Runs:
@@ -153,6 +176,7 @@ def _runs(
         real = added(real, real_devices(prepared, recording))
         invariants.check(recording, steps=not asked_only)
         recordings.append(recording)
+        aside.keep(prepared, replication, recording)
         if opened() == drawn and not real:
             break
     assert first is not None  # noqa: S101  replications is at least 1
@@ -166,7 +190,7 @@ def _runs(
             "in a closed loop"
         )
     if len(recordings) == 1:
-        measured, more = with_redrawn_runs(first, recordings[0], measured, when, replications)
+        measured, more = with_redrawn_runs(first, recordings[0], measured, when, replications, aside.processes)
         notes += more
     return _Runs(first, recordings, measured, chosen, why, real, notes)
 
@@ -186,7 +210,7 @@ def measure(
     if scenario.stop is not None and scenario.stop.relative_error is not None:
         result, recording = simulate(scenario, 1, "auto", catalogue)
         return result, recording, result.engine
-    runs = _runs(scenario, 1, "auto", catalogue, None, False, redrawn, until_lost, asked_only=True)
+    runs = _runs(scenario, 1, "auto", catalogue, None, False, redrawn, until_lost=until_lost, asked_only=True)
     return runs.measured, runs.recordings[0], runs.engine
 
 
@@ -198,11 +222,13 @@ def _simulate(
     progress: Callable[[int, int], None] | None,
     all_devices: bool,
     when: When,
+    aside: Aside = Aside(),
 ) -> tuple[RunResult, Recording]:
-    runs = _runs(scenario, replications, engine, catalogue, progress, all_devices, when)
+    runs = _runs(scenario, replications, engine, catalogue, progress, all_devices, when, aside)
     first, recordings = runs.first, runs.recordings
     notes = list(runs.notes)
-    measured, more = with_model_error(first, recordings[0], runs.measured, repeats=when == "short")
+    how = (when == "short", aside.processes)
+    measured, more = with_model_error(first, recordings[0], runs.measured, *how)
     notes += more
     if len(recordings) < replications and measured.statistics.redrawn is None:
         notes.append(
@@ -339,6 +365,8 @@ def run(
     all_devices: bool = False,
     outside_code: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    processes: int = 1,
+    recorded: Callable[[str, Recording, np.ndarray | None], None] | None = None,
 ) -> Run | PlacementRun:
     """Simulate a scenario (or the file it is in).
 
@@ -346,7 +374,9 @@ def run(
     200,000 jobs an evenly spaced sample of them is written, with a note in the result, unless ``all_jobs``. Above
     10,000 devices the result has an object for each fleet entry instead of each device, unless ``all_devices``.
     With ``outside_code`` the policy of a scenario file may be code in a file outside of its folder. ``progress`` is
-    called with (jobs arrived, jobs in all). Raises InputError for invalid input.
+    called with (jobs arrived, jobs in all). With ``processes`` above 1, copies of this process share repeated runs.
+    ``recorded`` is called with the name, the recording and the sample of the result as soon as they are known, unless
+    the scenario is placed, runs until it is precise or has real devices. Raises InputError for invalid input.
     """
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed, outside_code=outside_code))
@@ -357,11 +387,20 @@ def run(
         sample, notes = _sample(len(placed.tasks), all_jobs)
         return PlacementRun(replace(placement, notes=[*placement.notes, *notes]), placed, sample)
     known = catalogue or shipped_catalogue()
-    result, recording = simulate(scenario, replications, engine, known, progress, all_devices)
-    if recording.tally is not None:
-        return Run(result, recording)
-    sample, notes = _sample(len(recording.jobs), all_jobs)
+
+    def keep(recording: Recording) -> None:
+        if recorded is not None:
+            recorded(name, recording, _sample_of(recording, all_jobs)[0])
+
+    name, aside = scenario.name, Aside(processes, keep)
+    result, recording = simulate(scenario, replications, engine, known, progress, all_devices, aside=aside)
+    sample, notes = _sample_of(recording, all_jobs)
     return Run(replace(result, notes=[*result.notes, *notes]), recording, sample)
+
+
+def _sample_of(recording: Recording, all_jobs: bool) -> tuple[np.ndarray | None, list[str]]:
+    """Return ``_sample`` of a recording; all jobs of one that is a sample already."""
+    return (None, []) if recording.tally is not None else _sample(len(recording.jobs), all_jobs)
 
 
 def _sample(count: int, all_jobs: bool) -> tuple[np.ndarray | None, list[str]]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.core.device import Device
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.results.plan import TimeError
 from windtunnel.core.results.run import DeviceAccuracy, ModelInput, OperationContext
 from windtunnel.core.units import to_unit
 
 if TYPE_CHECKING:
+    from windtunnel.core.results.plan import TimeError
     from windtunnel.engine.prepare.prepared import PreparedRun
     from windtunnel.engine.prepare.programs import Context
 
@@ -96,6 +96,8 @@ def widest_error(accuracies: Sequence[DeviceAccuracy], device: str) -> TimeError
 
     The parts of a step are not operations of their own here, because their errors are not all at their ends at once.
     """
+    from windtunnel.core.results.plan import TimeError
+
     errors = []
     for accuracy in (row.accuracy for row in accuracies if row.device == device and row.part_of is None):
         half = accuracy.interval_half_width

@@ -7,15 +7,11 @@ import platform
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from windtunnel.core.version import __version__
 from windtunnel_models.catalogue import HERE as MODELS
-
-if TYPE_CHECKING:
-    pass
 
 
 @cache
@@ -36,12 +32,10 @@ def made_with() -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """Return the versions that a result was made with."""
-    import simpy
-
     return {
         "windtunnel": __version__,
         "python": platform.python_version(),
         "numba": metadata.version("numba"),
         "numpy": np.__version__,
-        "simpy": simpy.__version__,
+        "simpy": metadata.version("simpy"),
     }

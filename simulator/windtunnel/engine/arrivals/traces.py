@@ -474,10 +474,10 @@ def _to_ticks(since: Sequence[int], table: Table, column: str, first: int = 0) -
 
 
 # Fractions of a minute or an hour, which ISO 8601 permits, are not supported.
-_ISO = re.compile(
-    r"(?P<whole>\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:[.,](?P<fraction>\d+))?)?)(?P<zone>Z|z|[+-]\d\d:?\d\d)?",
-    re.ASCII,
-)
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d)(:\d\d(?:[.,](\d+))?)?(Z|z|[+-]\d\d:?\d\d)?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS = 12
+"""The digits of a fraction of a second in picoseconds."""
 
 
 def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str, per_second: int = 1) -> list[int]:
@@ -511,8 +511,10 @@ def _iso_ticks(text: str) -> int:
     match = _ISO.fullmatch(text.strip())
     if match is None:
         raise ValueError(text)
-    whole, zone = re.split("[.,]", match["whole"])[0], match["zone"] or "+00:00"
-    moment = datetime.fromisoformat(whole + ("+00:00" if zone in "Zz" else zone))
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    fraction = int(Decimal(f"0.{match['fraction'] or 0}").scaleb(12).to_integral_value())
+    minute, second, digits, zone = match.groups("")
+    since = datetime.fromisoformat(minute + second[:3] + ("+00:00" if zone in "Zz" else zone)) - _EPOCH
+    if len(digits) <= _DIGITS:
+        fraction = int(digits.ljust(_DIGITS, "0"))
+    else:
+        fraction = int(Decimal(f"0.{digits}").scaleb(_DIGITS).to_integral_value())
     return (since.days * 86_400 + since.seconds) * TICKS_PER_SECOND + fraction

@@ -14,15 +14,16 @@ from windtunnel.core.recording import (
     RUNNING,
     IntervalTable,
     Jobs,
+    LazySlices,
     Recording,
-    Slice,
+    Slices,
     Steps,
     Tally,
     TokenGaps,
 )
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.results.accounting import LazySlices, degraded_intervals_of, devices_of, down_of
+from windtunnel.engine.results.accounting import degraded_intervals_of, devices_of, down_of
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.build import Words
 from windtunnel.engine.transitions.event_log import loads_of, progress_of
@@ -106,15 +107,12 @@ def _sample(world: World) -> Jobs:
     )
 
 
-def _slices(prepared: PreparedRun, jobs: Jobs) -> list[Slice]:
+def _slices(prepared: PreparedRun, jobs: Jobs) -> Slices:
     """Return the times of the jobs of the sample as slices, one lane for each workload."""
     names = [w.workload.name for w in prepared.workloads]
-    columns = (jobs.device, jobs.workload, jobs.start, jobs.finish)
-    return [
-        Slice(device, names[work], "", start, finish)
-        for device, work, start, finish in zip(*(column.tolist() for column in columns), strict=True)
-        if finish > start >= 0
-    ]
+    shown = (jobs.finish > jobs.start) & (jobs.start >= 0)
+    lane, start, end = jobs.workload[shown], jobs.start[shown], jobs.finish[shown]
+    return Slices(jobs.device[shown], lane, np.full(len(lane), len(names)), start, end, [*names, ""])
 
 
 def _means(world: World, name: str, end: int) -> Steps:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import partial
 from heapq import heappop, heappush
-from typing import overload
 
 import numpy as np
 
@@ -22,9 +21,10 @@ from windtunnel.core.recording import (
     IntArray,
     IntervalTable,
     Jobs,
+    LazySlices,
     LazySteps,
     Recording,
-    Slice,
+    Slices,
     Steps,
 )
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray, to_second_array
@@ -332,62 +332,42 @@ def busy_ticks(table: IntervalTable, count: int) -> TickArray:
     return busy
 
 
-class LazySlices(Sequence[Slice]):
-    """Slices that are computed at their first use, because only a run that writes a timeline needs them."""
-
-    def __init__(self, make: Callable[[], list[Slice]]) -> None:
-        self._make = make
-
-    @cached_property
-    def _slices(self) -> list[Slice]:
-        return self._make()
-
-    @overload
-    def __getitem__(self, index: int) -> Slice: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Slice]: ...
-    def __getitem__(self, index: int | slice) -> Slice | list[Slice]:
-        return self._slices[index]
-
-    def __len__(self) -> int:
-        return len(self._slices)
-
-
-def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
+def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTable, end: int) -> Slices:
     """Return what the timeline shows: the intervals of each hardware engine, and overlapping jobs in slots."""
     order = np.lexsort((table.device, table.start))
     sampled = len(order) > SLICE_LIMIT
     order = order[:SLICE_LIMIT]
     horizon = int(table.end[order].max()) if sampled else end
-    words = table.words
-    slices = [
-        Slice(device, words[lane], words[name], start, stop)
-        for device, lane, name, start, stop in zip(
-            *(column[order].tolist() for column in (table.device, table.lane, table.name, table.start, table.end)),
-            strict=True,
-        )
-    ]
+    columns = [column[order] for column in (table.device, table.lane, table.name, table.start, table.end)]
+    words = list(table.words)
     shared = log.overlapping
     if not shared:
-        return slices
+        return Slices.of_columns(columns, words)
     names = [w.workload.name for w in prepared.workloads]
     shown = np.flatnonzero((jobs.start >= 0) & (jobs.start < horizon))
+    shown = shown[np.argsort(jobs.start[shown], kind="stable")]
     free: dict[int, list[int]] = {}
     used: dict[int, list[tuple[int, int]]] = {}
-    for job in shown[np.argsort(jobs.start[shown], kind="stable")].tolist():
-        device, start = int(jobs.device[job]), int(jobs.start[job])
-        if device not in shared or len(slices) >= 2 * SLICE_LIMIT:
+    slots: dict[int, int] = {}
+    rows: list[tuple[int, int, int, int, int]] = []
+    of_jobs = (shown, *(column[shown] for column in (jobs.device, jobs.workload, jobs.start, jobs.finish)))
+    for job, device, work, start, stop in zip(*(column.tolist() for column in of_jobs), strict=True):
+        if device not in shared or len(order) + len(rows) >= 2 * SLICE_LIMIT:
             continue
-        finish = int(jobs.finish[job]) if jobs.finish[job] >= 0 else end
-        open_slots, slots = used.setdefault(device, []), free.setdefault(device, [])
+        finish = stop if stop >= 0 else end
+        open_slots, closed = used.setdefault(device, []), free.setdefault(device, [])
         while open_slots and open_slots[0][0] <= start:
-            heappush(slots, heappop(open_slots)[1])
-        slot = heappop(slots) if slots else len(open_slots)
+            heappush(closed, heappop(open_slots)[1])
+        slot = heappop(closed) if closed else len(open_slots)
         heappush(open_slots, (finish, slot))
         if finish > start:
-            label = f"{names[int(jobs.workload[job])]} {job}"
-            slices.append(Slice(device, f"slot {slot:03d}", label, start, finish))
-    return slices
+            if slot not in slots:
+                slots[slot] = len(words)
+                words.append(f"slot {slot:03d}")
+            rows.append((device, slots[slot], len(words), start, finish))
+            words.append(f"{names[work]} {job}")
+    more = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+    return Slices.of_columns([np.concatenate(both) for both in zip(columns, more, strict=True)], words)
 
 
 def _notes(prepared: PreparedRun, log: EventLog) -> list[str]:

@@ -1,0 +1,160 @@
+"""Work on other processors: the same results and errors as alone, and nothing of a copy is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Self
+
+import pytest
+from click.testing import CliRunner
+
+import windtunnel
+from windtunnel.app.run import Output
+from windtunnel.cli.main import cli
+from windtunnel.core import forks
+from windtunnel.core.errors import InputError
+from windtunnel.core.forks import Copy, shared, usable_processors
+from windtunnel.simulation.run import Run
+
+SCENARIO = """
+schema: 1
+name: served
+fleet: [{device: l4, count: 2}]
+models: {small: {catalogue: llama-3.1-8b}}
+workload:
+  - name: chat
+    arrivals: {process: mmpp, states: [{rate: 1 /s, sojourn: 5 s}, {rate: 4 /s, sojourn: 5 s}]}
+    ops: [{generate: {model: small, prompt: 200, output: 4}}]
+policy: {name: least-loaded, batch: {kind: continuous, size: 8, tokens: 512}}
+stop: {jobs: 250}
+targets: [ttft p99 <= 10 s]
+"""
+
+
+def test_numbers_are_in_order_whoever_computes_them() -> None:
+    for count in (1, 2, 5):
+        assert shared(lambda number: number * number, range(7), count) == [0, 1, 4, 9, 16, 25, 36]
+    assert shared(str, [], 3) == []
+
+
+@pytest.mark.parametrize("how", ["raises", "is killed", "exits", "returns what cannot be sent"])
+def test_what_a_copy_does_not_deliver_is_done_here(how: str) -> None:
+    here = os.getpid()
+
+    def work(number: int) -> object:
+        if os.getpid() == here:
+            time.sleep(0.01)  # so that the copy takes a number too; without one the test proves less, and passes
+            return number
+        if how == "raises":
+            raise ValueError(how)
+        if how == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "exits":
+            raise SystemExit(0)
+        return lambda: None
+
+    assert shared(work, range(6), 2) == list(range(6))
+    with Copy(lambda: work(1)) as copy:
+        assert copy.result() is None
+
+
+def test_an_error_is_that_of_the_function_and_ends_the_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[Copy[object]] = []
+
+    class Seen(Copy[object]):
+        def __enter__(self) -> Self:
+            copies.append(self)
+            return self
+
+    monkeypatch.setattr(forks, "Copy", Seen)
+
+    def work(number: int) -> int:
+        raise ValueError(f"number {number}")
+
+    with pytest.raises(ValueError, match="number"):
+        shared(work, range(4), 3)
+    assert len(copies) == 2
+    assert all(copy._pid is None for copy in copies)
+
+
+def test_an_interrupt_during_the_fork_leaves_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked: list[int] = []
+    fork = os.fork
+
+    def interrupted() -> int:
+        forked.append(fork())
+        if forked[0]:
+            os.kill(os.getpid(), signal.SIGINT)
+        return forked[0]
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Copy(lambda: time.sleep(600))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(forked[0], 0)
+
+
+def test_a_process_with_another_thread_is_not_forked() -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert usable_processors() == 1
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_run_writes_the_same_files_on_any_number_of_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s.yaml").write_text(SCENARIO)
+    written: list[dict[str, bytes]] = []
+    printed = []
+    for processors in (1, 3):
+        monkeypatch.setattr(forks, "usable_processors", lambda processors=processors: processors)
+        out = tmp_path / str(processors)
+        done = CliRunner().invoke(cli, ["run", str(tmp_path / "s.yaml"), "--engine", "process", "--out", str(out)])
+        assert done.exit_code == 0, done.output
+        printed.append(done.output.replace(str(out), "OUT"))
+        written.append({path.name: path.read_bytes() for path in out.iterdir()})
+    assert written[0] == written[1]
+    assert set(written[0]) == {"result.json", "jobs.csv", "report.html", "trace.json.gz"}
+    assert printed[0] == printed[1]
+    assert "8 more runs" in printed[0]
+    assert "two more runs" in printed[0]
+
+
+def test_files_that_a_copy_cannot_write_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished = short_run(tmp_path)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("windtunnel.report.perfetto.write_trace", full)
+    with pytest.raises(InputError, match="No space left"), Output(tmp_path / "out") as output:
+        output.begin("served", finished.recording, None)
+        output.save(finished)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_an_interrupted_run_leaves_neither_files_nor_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished = short_run(tmp_path)
+    monkeypatch.setattr("windtunnel.report.tables.write_jobs_csv", lambda *_, **__: time.sleep(600))
+    with pytest.raises(KeyboardInterrupt), Output(tmp_path / "out") as output:
+        output.begin("served", finished.recording, None)
+        raise KeyboardInterrupt
+    assert not (tmp_path / "out").exists()
+    assert output._copy is not None
+    assert output._copy._pid is None
+
+
+def short_run(folder: Path) -> Run:
+    (folder / "s.yaml").write_text(SCENARIO.replace("jobs: 250", "jobs: 3"))
+    finished = windtunnel.run(folder / "s.yaml", engine="process")
+    assert isinstance(finished, Run)
+    return finished
