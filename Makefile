@@ -52,6 +52,7 @@ study: $(TEST_STAMP)
 	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
 	$(BIN)/python benchmarks/engines.py --out reports/benchmarks
 	$(BIN)/python benchmarks/commands.py --out reports/benchmarks
+	$(BIN)/python benchmarks/plan.py --out reports/benchmarks
 	$(BIN)/python benchmarks/sweep.py --out reports/benchmarks
 	$(BIN)/python benchmarks/interval_coverage.py --out reports/benchmarks
 	$(BIN)/python benchmarks/kernels.py --out reports/benchmarks

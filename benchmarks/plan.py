@@ -4,7 +4,8 @@
 
 Measures whole commands `windtunnel plan SCENARIO --format json`. The processor time of the process and of its workers
 depends less on what else the machine does than the wall time; on two idle cores, a plan with two workers takes little
-more than half of it. With --baseline the same is measured with the sources of another checkout, in turn, and compared.
+more than half of it. With --baseline the same is measured with the sources of another checkout, in turn, and compared;
+the plans must then be the same but for the versions that they state.
 
 The grid is three SKUs by four groups by four token budgets, with the two hours of the Azure traces in one scenario.
 """
@@ -54,8 +55,8 @@ GRID: dict[str, Any] = {
 }
 
 
-def measured(scenario: Path, sources: Path, workers: int) -> dict[str, float]:
-    """Return the times (s) of a plan with the sources of a checkout, and how much it simulated."""
+def measured(scenario: Path, sources: Path, workers: int) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return the times (s) of a plan with the sources of a checkout and how much it simulated, and the plan."""
     paths = [str(sources / part) for part in ("simulator", "device_models")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*paths, str(sources)])}
     command = [sys.executable, "-m", "windtunnel", "plan", str(scenario), "--workers", str(workers), "--format", "json"]
@@ -64,14 +65,16 @@ def measured(scenario: Path, sources: Path, workers: int) -> dict[str, float]:
     after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - began
     if done.returncode not in (0, 1):
         sys.exit(done.stderr)
-    search = json.loads(done.stdout)["search"]
-    return {
+    plan = json.loads(done.stdout)
+    search = plan["search"]
+    times = {
         "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
         "wall_s": wall_s,
         "fleets": search["simulated_fleets"],
         "stopped": search.get("stopped_fleets", 0),
         "runs": search["simulations"],
     }
+    return times, {key: value for key, value in plan.items() if key != "versions"}
 
 
 def main() -> None:
@@ -87,9 +90,10 @@ def main() -> None:
         "",
         "Written by `python benchmarks/plan.py`.",
         "",
-        "| plan | sources | processor time (s) | wall time (s) | fleets | of them ended early | runs |",
-        "|---|---|---|---|---|---|---|",
+        "| plan | sources | processor time (s) | of the baseline's | wall time (s) | fleets | ended early | runs |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         grid = Path(folder) / "plan-grid.yaml"
         grid.write_text(json.dumps(GRID))
@@ -97,14 +101,25 @@ def main() -> None:
         sources = {"these": ROOT} | ({"baseline": options.baseline.resolve()} if options.baseline else {})
         for name, scenario in plans.items():
             rounds: dict[str, list[dict[str, float]]] = {of: [] for of in sources}
+            plans_of = []
             for _ in range(options.rounds):
                 for of, checkout in sources.items():
-                    rounds[of].append(measured(scenario, checkout, options.workers))
-            for of, times in rounds.items():
-                cpu_s, wall_s = (statistics.median(t[key] for t in times) for key in ("cpu_s", "wall_s"))
-                counts = " | ".join(f"{times[0][key]:,}" for key in ("fleets", "stopped", "runs"))
-                lines.append(f"| {name} | {of} | {cpu_s:.1f} | {wall_s:.1f} | {counts} |")
-    lines += ["", f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.workers} workers."]
+                    times, plan = measured(scenario, checkout, options.workers)
+                    rounds[of].append(times)
+                    plans_of.append(plan)
+            if any(plan != plans_of[0] for plan in plans_of):
+                sys.exit(f"{name}: the plans differ")
+            usual = statistics.median(t["cpu_s"] for t in rounds["baseline"]) if "baseline" in rounds else None
+            for of, all_times in rounds.items():
+                cpu_s, wall_s = (statistics.median(t[key] for t in all_times) for key in ("cpu_s", "wall_s"))
+                counts = " | ".join(f"{all_times[0][key]:,}" for key in ("fleets", "stopped", "runs"))
+                ratio = "" if usual is None else f"{cpu_s / usual:.2f}"
+                lines.append(f"| {name} | {of} | {cpu_s:.1f} | {ratio} | {wall_s:.1f} | {counts} |")
+    lines += [
+        "",
+        f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.workers} workers. Load of the machine, the "
+        f"mean of one minute: {load:.1f} before and {os.getloadavg()[0]:.1f} after.",
+    ]
     text = "\n".join(lines) + "\n"
     print(text)
     if options.out is not None:

@@ -59,6 +59,7 @@ class Catalogue:
         self._residuals: dict[tuple[str, str], Residual] = {}
         self._devices: dict[tuple[str, bool], Device] = {}
         self._replaced: Mapping[str, Mapping[str, float]] = {}
+        self._original = self
 
     def __getstate__(self) -> dict[str, object]:
         # Devices and residuals can be built again from the files, so they are not sent to other processes.
@@ -70,7 +71,7 @@ class Catalogue:
         All else of a device stays, its calibration too. It is for studies of how sensitive a result is to an input.
         """
         other = copy.copy(self)
-        other._devices, other._replaced = {}, values
+        other._devices, other._replaced, other._original = {}, values, self
         return other
 
     @cached_property
@@ -133,12 +134,15 @@ class Catalogue:
         if changes:
             key = f"{name}, {json.dumps(changes, sort_keys=True)}"
             if (key, calibrated) not in self._devices:
-                self._devices[key, calibrated] = self._device(name, None, None, calibrated, changes)
+                self._devices[key, calibrated] = self._moved(self._device(name, None, None, calibrated, changes))
             return self._devices[key, calibrated]
         if overlay is not None or calibration is not None:
-            return self._device(name, overlay, calibration, calibrated)
+            return self._moved(self._device(name, overlay, calibration, calibrated))
         if (name, calibrated) not in self._devices:
-            self._devices[name, calibrated] = self._device(name, None, None, calibrated)
+            # What is fitted does not change with the values, so it is read once.
+            original = self._original is not self
+            device = self._original.device(name, calibrated=calibrated) if original else None
+            self._devices[name, calibrated] = self._moved(device or self._device(name, None, None, calibrated))
         return self._devices[name, calibrated]
 
     def _device(
@@ -178,12 +182,15 @@ class Catalogue:
             calibration = shipped_overlay(sku, spec.kind)
         values, residuals, accuracies = self._calibrated(spec, kind, calibration)
         values.update(overlay or {})
-        device = Device(spec, kind, api_profile(api_name), values, residuals=residuals, accuracies=accuracies)
+        return Device(spec, kind, api_profile(api_name), values, residuals=residuals, accuracies=accuracies)
+
+    def _moved(self, device: Device) -> Device:
+        """Return a device with the values that ``replaced`` states for it."""
         others = self._replaced.get(device.label)
         if others is None:
             return device
         # With another division of its power, an operation might draw more than the device can: its limit is a cap.
-        values.update({path: values[path].at(value) for path, value in others.items()})
+        values = {**device.values, **{path: device.values[path].at(value) for path, value in others.items()}}
         return replace(device, values=values, cap_w=device.power_limit_w)
 
     def _calibrated(

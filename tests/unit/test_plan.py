@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -22,13 +23,16 @@ from windtunnel.core.results.run import Estimate
 from windtunnel.planning import evaluation
 from windtunnel.planning import judge as judging
 from windtunnel.planning import simulate as simulating
+from windtunnel.planning import workers as plan_workers
 from windtunnel.planning.load_curve import knee
 from windtunnel.planning.planner import Planner
+from windtunnel.planning.simulate import Case
 from windtunnel.report import numbers, plan_page
 from windtunnel.report import plan as report
 from windtunnel.scenario.judging import judge
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.scenario.target import parse_target
+from windtunnel_models.catalogue import Catalogue
 
 
 def plan_scenario(**changes: Any) -> dict[str, Any]:
@@ -300,9 +304,49 @@ def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: PlanResul
 
 
 def test_the_number_of_workers_changes_nothing(found: PlanResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulating, "_POOL_ABOVE_S", 0.0)
+    monkeypatch.setattr(plan_workers, "_POOL_ABOVE_S", 0.0)
     side_by_side = planner.plan(scenario_from_data(plan_scenario()), workers=2)
     assert result_json(side_by_side) == result_json(found)
+
+
+class Inline:
+    """An executor of this process."""
+
+    made: ClassVar[list[Inline]] = []
+
+    def __init__(self, _count: int, _context: object, initializer: object, initargs: tuple[Catalogue, Any]) -> None:
+        assert initializer is plan_workers.begin
+        plan_workers._catalogues[:] = [initargs[0]]
+        plan_workers._settings.clear()
+        self.made.append(self)
+        self.cases: list[tuple[int, Case]] = []
+
+    def submit(self, work: Any, number: int, pickled: bytes, case: Case) -> Future[Any]:
+        self.cases.append((number, case))
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(number, pickled, case))
+        except InputError as error:
+            future.set_exception(error)
+        return future
+
+    def shutdown(self, *, cancel_futures: bool) -> None:
+        assert cancel_futures
+
+
+def test_all_choices_of_a_plan_share_their_workers_and_no_case_is_simulated_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = {"max": 2, "loads": [0.5], "search": {"policy": ["fifo", "shortest-expected-completion"]}}
+    scenario = scenario_from_data(plan_scenario(plan=options, stop={"jobs": 1000}))
+    alone = planner.plan(scenario, workers=1)
+    monkeypatch.setattr(plan_workers, "_POOL_ABOVE_S", 0.0)
+    monkeypatch.setattr(plan_workers, "ProcessPoolExecutor", Inline)
+    monkeypatch.setattr(Inline, "made", [])
+    assert planner.plan(scenario, workers=2) == alone
+    (pool,) = Inline.made
+    assert {number for number, _ in pool.cases} == {0, 1}
+    assert len(set(pool.cases)) == len(pool.cases) > alone.search.simulated_fleets
 
 
 def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: PlanResult, tmp_path: Path) -> None:

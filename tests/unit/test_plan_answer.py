@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +16,10 @@ import pytest
 from tests.cases import search_alone
 
 from windtunnel.app.plan import plan
+from windtunnel.core.device import Correction, Residual
 from windtunnel.core.errors import InputError
+from windtunnel.core.ops import OPERATIONS, Rows
+from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.plan import PlanResult
 from windtunnel.engine.choice import run_on
@@ -32,8 +37,8 @@ from windtunnel.report import plan as report
 from windtunnel.report import plan_page
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
-from windtunnel.simulation.run import prepare_run, simulate
-from windtunnel_models.catalogue import device_model, shipped_catalogue
+from windtunnel.simulation.run import measure, prepare_run, simulate
+from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
 
 KNOWN = shipped_catalogue()
 CHAT: dict[str, Any] = {
@@ -374,3 +379,67 @@ def test_step_costs_under_another_limit_of_tokens_are_those_that_are_computed_al
     for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
         assert np.array_equal(getattr(alone, name), getattr(shared, name)), name
     assert alone.linear.shape != first.linear.shape
+
+
+class Counted:
+    """A residual that counts how often it is computed."""
+
+    def __init__(self, residual: Residual) -> None:
+        self.residual, self.calls = residual, 0
+
+    @property
+    def origin(self) -> SourcedValue:
+        return self.residual.origin
+
+    def __call__(self, rows: Rows) -> Correction | None:
+        self.calls += 1
+        return self.residual(rows)
+
+
+def test_a_process_takes_the_step_costs_of_another_one_and_corrects_equal_rows_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def costs(catalogue: Catalogue) -> DecoderCosts:
+        found = next(iter(prepare_run(scenario_from_data(CHAT), catalogue).compiled.values())).decoder
+        assert found is not None
+        return found
+
+    decoder_cache._cache.clear()
+    computed = costs(KNOWN)
+    sent = pickle.loads(pickle.dumps((KNOWN, decoder_cache.known_tables())))
+    decoder_cache._cache.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(DecoderCosts, "_cost", lambda *_: pytest.fail("a table was priced again"))
+        decoder_cache.receive_tables(sent[1])
+        received = costs(sent[0])
+    decoder_cache.receive_tables({})
+    assert received is not computed
+    for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
+        assert np.array_equal(getattr(received, name), getattr(computed, name)), name
+    # Neither the speed of a device nor the value of an input changes what measurements correct.
+    device, path = computed.device, "power_share.base"
+    counted = Counted(device.residuals["gemm"])
+    measured = replace(device, residuals={"gemm": counted})
+    step = {"m": np.arange(1.0, 101.0), "n": np.array([4096.0]), "k": np.array([4096.0]), "batch": np.ones(1)}
+    choices = {"dtype": "bfloat16", "dispatch": "device", "clock": "sustained", "cache": "cold"}
+    usual, slower = (
+        replace(measured, speed=speed).cost(Rows(OPERATIONS["gemm"], choices, dict(step)), intervals=False).duration_s
+        for speed in (1.0, 0.5)
+    )
+    assert counted.calls == 1 and (slower > usual).all()
+    moved = KNOWN.replaced({device.label: {path: 0.2}}).device(device.label)
+    assert moved.values[path].value == 0.2 != device.values[path].value
+    assert moved.residuals is KNOWN.device(device.label).residuals
+
+
+def test_a_run_of_a_plan_measures_what_its_targets_ask_for() -> None:
+    shared = ("jobs", "latency_s", "energy_j", "average_power_w", "peak_power_w", "utilisation", "cost_usd_per_h")
+    for asked, parts in (("itl p95 of chat <= 15 ms", 2), ("slo_attainment >= 50 %", 0), ("e2e p50 <= 100 ms", 0)):
+        scenario = scenario_from_data(BUSY | {"targets": ["ttft p95 <= 250 ms", asked]})
+        whole, recording = simulate(scenario, 1, "auto", KNOWN, redrawn="never")
+        part, same, engine = measure(scenario, KNOWN, redrawn="never")
+        assert part.targets == whole.targets and all(target.value is not None for target in part.targets)
+        assert len(part.workloads) == parts and len(whole.workloads) == 2 and engine == whole.engine
+        assert [getattr(part, name) for name in shared] == [getattr(whole, name) for name in shared]
+        assert part.serving is not None and (part.serving.slo_attainment is None) == (parts != 0 or "e2e" in asked)
+        assert np.array_equal(same.jobs.finish, recording.jobs.finish)

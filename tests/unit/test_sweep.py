@@ -344,9 +344,9 @@ def test_a_plan_that_is_killed_leaves_no_process() -> None:
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from windtunnel.planning.simulate import _begin
+from windtunnel.planning.workers import begin
 
-pool = ProcessPoolExecutor(2, get_context("forkserver"), initializer=_begin, initargs=(None,))
+pool = ProcessPoolExecutor(2, get_context("forkserver"), initializer=begin, initargs=(None, {}))
 list(pool.map(abs, range(8)))
 waiting = [pool.submit(time.sleep, 3600) for _ in range(2)]
 print("waiting", flush=True)

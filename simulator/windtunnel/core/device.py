@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from windtunnel.core.corrections import correction_of
 from windtunnel.core.errors import InputError, UnsupportedOperationError, list_choices, nearest
 from windtunnel.core.ops import FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue
@@ -196,7 +197,8 @@ class Parameters:
             return None
         # It depends on the rows alone and is expensive, so it is computed once, however often parameters are varied.
         if id(rows) not in self._corrections:
-            self._corrections[id(rows)] = rows, residual(rows)  # keep the rows, so that their id is not reused
+            # The rows are kept, so that their id is not reused.
+            self._corrections[id(rows)] = rows, correction_of(residual, rows)
         correction = self._corrections[id(rows)][1]
         if correction is not None:
             self.used[f"learned.{rows.op.name}"] = residual.origin

@@ -6,14 +6,14 @@ range on a representative step, which takes milliseconds. Those that move it mos
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.provenance import Provenance, SourcedValue
-from windtunnel.core.results.plan import AssumedInput, Assumptions
+from windtunnel.core.results.plan import AssumedInput, Assumptions, JudgedTarget
 from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.core.units import to_unit
 from windtunnel.engine.prepare.decoding import DecoderCosts
@@ -30,7 +30,7 @@ _LEAST = 1e-4
 
 
 @dataclass(frozen=True)
-class _Screened:
+class Screened:
     """An input with its ends, and the relative changes of the time of a representative step there."""
 
     device: Device
@@ -41,29 +41,38 @@ class _Screened:
 
     @property
     def most(self) -> float:
+        """The largest relative change."""
         return max(abs(self.low), abs(self.high))
 
 
-def assumptions(candidates: Candidates, prepared: PreparedRun, best: Evaluation) -> Assumptions | None:
-    """Return the assumed inputs of the fleet ``best``, ranked; None without decoders, ranges or a binding target.
+def screen(candidates: Candidates, prepared: PreparedRun, best: Evaluation) -> list[Screened]:
+    """Return the assumed inputs of the fleet ``best``, those first that move a representative step most.
 
-    Args:
-        candidates: The candidates of the plan.
-        prepared: Their run.
-        best: The recommended fleet.
+    It is empty without decoders, ranges or a binding target. ``prepared`` is the run of the candidates.
     """
-    binding = evaluating.binding(best) or evaluating.binding_time(best)
-    screened = sorted(_screened(candidates, prepared, best), key=lambda s: (-s.most, s.device.label, s.path))
-    if binding is None or binding.value is None or not screened:
-        return None
-    chosen = [s for s in screened[:SIMULATED] if s.most >= _LEAST]
-    cases = [
+    binding = _binding(best)
+    if binding is None or binding.value is None:
+        return []
+    return sorted(_screened(candidates, prepared, best), key=lambda s: (-s.most, s.device.label, s.path))
+
+
+def cases(best: Evaluation, screened: Sequence[Screened]) -> list[Case]:
+    """Return the fleet ``best`` at both ends of the range of each input that is simulated."""
+    return [
         Case(best.counts, values=((s.device.label, s.path, float(end)),), intervals=False)
-        for s in chosen
+        for s in _chosen(screened)
         for end in (s.sourced.low, s.sourced.high)
         if end is not None
     ]
-    evaluations = candidates.judge(cases)
+
+
+def assumptions(candidates: Candidates, screened: Sequence[Screened], best: Evaluation) -> Assumptions | None:
+    """Return the assumed inputs of the fleet ``best``, ranked; None where none was screened."""
+    binding = _binding(best)
+    if binding is None or binding.value is None or not screened:
+        return None
+    chosen = _chosen(screened)
+    evaluations = candidates.judge(cases(best, screened))
     rows = [_row(s, binding.text, *evaluations[2 * i : 2 * i + 2]) for i, s in enumerate(chosen)]
     value = binding.value
     rest = screened[len(chosen) :]
@@ -78,7 +87,7 @@ def assumptions(candidates: Candidates, prepared: PreparedRun, best: Evaluation)
     )
 
 
-def _row(screened: _Screened, target: str, low: Evaluation, high: Evaluation) -> AssumedInput:
+def _row(screened: Screened, target: str, low: Evaluation, high: Evaluation) -> AssumedInput:
     device, sourced = screened.device, screened.sourced
     unit = device.kind.parameter(screened.path.partition(".")[0]).unit
     return AssumedInput(
@@ -97,7 +106,16 @@ def _row(screened: _Screened, target: str, low: Evaluation, high: Evaluation) ->
     )
 
 
-def _screened(candidates: Candidates, prepared: PreparedRun, best: Evaluation) -> Iterator[_Screened]:
+def _binding(best: Evaluation) -> JudgedTarget | None:
+    return evaluating.binding(best) or evaluating.binding_time(best)
+
+
+def _chosen(screened: Sequence[Screened]) -> Sequence[Screened]:
+    """Return the inputs that are simulated."""
+    return [s for s in screened[:SIMULATED] if s.most >= _LEAST]
+
+
+def _screened(candidates: Candidates, prepared: PreparedRun, best: Evaluation) -> Iterator[Screened]:
     """Yield each assumed input of the devices of ``best`` that generate tokens."""
     done: set[tuple[str, str]] = set()
     for (number, _), program in sorted(prepared.compiled.items()):
@@ -115,7 +133,7 @@ def _screened(candidates: Candidates, prepared: PreparedRun, best: Evaluation) -
                 for end in (sourced.low, sourced.high)
                 if end is not None
             )
-            yield _Screened(device, path, sourced, low, high)
+            yield Screened(device, path, sourced, low, high)
 
 
 def _varies(device: Device, path: str, sourced: SourcedValue) -> bool:

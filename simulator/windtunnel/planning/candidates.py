@@ -17,7 +17,8 @@ from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.choices import Choice
 from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.search import Verdict
-from windtunnel.planning.simulate import Case, Simulator, fleet_text
+from windtunnel.planning.simulate import Case, fleet_text
+from windtunnel.planning.workers import Simulator
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
@@ -194,9 +195,17 @@ class Candidates:
                     cases.append(replace(case, counts=less))
         return cases
 
+    def _simulated(self, cases: Sequence[Case]) -> list[Case]:
+        """Return what is simulated to judge the cases."""
+        return [part for case in cases for part in self._cases(case) if self.may_be_feasible(part)]
+
+    def announce(self, cases: Sequence[Case]) -> None:
+        """Say that these cases will be judged, so that they are simulated whenever a worker is free."""
+        self.simulator.announce(self._simulated(cases))
+
     def judge(self, cases: Sequence[Case]) -> list[Evaluation]:
         """Simulate fleets, each under a load and with speeds, and return their evaluations."""
-        self.simulator([part for case in cases for part in self._cases(case) if self.may_be_feasible(part)])
+        self.simulator(self._simulated(cases))
         return [self.evaluation(case) for case in cases]
 
     def verdicts(self, fleets: Sequence[Counts], goal: str) -> list[Verdict]:

@@ -26,7 +26,8 @@ from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import Search, SearchResult, Space
-from windtunnel.planning.simulate import Case, Setting, Simulator, preference, simulate, variant
+from windtunnel.planning.simulate import Case, Setting, preference, variant
+from windtunnel.planning.workers import Simulator, Workers
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, policy_of
@@ -50,7 +51,12 @@ class ChoiceSearch:
     """
 
     def __init__(
-        self, choice: Choice, number: int, catalogue: Catalogue, workers: int, progress: Callable[[int], None] | None
+        self,
+        choice: Choice,
+        number: int,
+        catalogue: Catalogue,
+        workers: Workers,
+        progress: Callable[[int], None] | None,
     ) -> None:
         self.choice, self.number = choice, number
         self.scenario = choice.scenario
@@ -193,10 +199,6 @@ class ChoiceSearch:
         self._bounds = Replicated(demands, self.targets)
         self._become_candidates()
 
-    def close(self) -> None:
-        """End the workers."""
-        self.simulator.close()
-
     def prepared(self, scenario: Scenario) -> PreparedRun:
         """Return ``scenario`` with as many devices of each entry as one job occupies, prepared for a run."""
         largest = max(w.gang or 1 for w in scenario.workload)
@@ -260,7 +262,7 @@ class ChoiceSearch:
             ample = tuple(min(most, max(2, *bounds.demand.gang)) for most in max_counts)
         if not bounds.demand.fits(ample) or not math.isfinite(bounds.load(ample)[0]):
             return 1
-        evaluation = simulate(replace(simulator.setting, further=1), Case(ample))
+        evaluation = simulator.here(replace(simulator.setting, further=1), Case(ample))
         without = [t.text for t in evaluation.targets if t.interval_source == "none"]
         if not without:
             simulator.keep(Case(ample), evaluation)
@@ -314,12 +316,18 @@ class ChoiceSearch:
             below=below,
         ).run()
 
-    def consider(self, counts: Counts) -> None:
-        """Simulate a fleet that the search may have left out, if the plan allows it and it may meet the targets."""
+    def consider(self, counts: Counts, *, announced: bool = False) -> None:
+        """Simulate a fleet that the search may have left out, if the plan allows it and it may meet the targets.
+
+        ``announced``: it will be, and is only announced here.
+        """
         within = all(n <= most for n, most in zip(counts, self.candidates.max_counts, strict=True))
         fits = within and not self.is_excluded and self.candidates.may_be_feasible(Case(counts))
         if fits and counts not in self.confident.verdicts and self.candidates.bounds.load(counts)[0] <= 1:
-            self.search.verdicts[counts] = self.candidates.verdicts([counts], "value")[0]
+            if announced:
+                self.candidates.announce([Case(counts, until_lost=True)])
+            else:
+                self.search.verdicts[counts] = self.candidates.verdicts([counts], "value")[0]
 
     def meets_with_confidence(self, value: float) -> bool:
         """Return whether a simulated fleet with this value of the objective meets the targets with confidence."""
@@ -376,14 +384,9 @@ class ChoiceSearch:
         candidates = replace(whole, scenario=scenario, plan=plan, simulator=simulator)
         # The fleets within the limit were searched before.
         above = 0.0 if self.scaled or self.options.objective != "cost" else self.candidates.max_cost
-        try:
-            space = self._space(candidates, math.inf)
-            search = Search(
-                space, partial(candidates.verdicts, goal="value"), self.options.simulations, above=above
-            ).run()
-            return None if search.best is None else (candidates.evaluation(Case(search.best)), search)
-        finally:
-            simulator.close()
+        space = self._space(candidates, math.inf)
+        search = Search(space, partial(candidates.verdicts, goal="value"), self.options.simulations, above=above).run()
+        return None if search.best is None else (candidates.evaluation(Case(search.best)), search)
 
     def _harm(self, search: SearchResult) -> list[str]:
         if search.larger_fleet_fails is None or search.best is None:

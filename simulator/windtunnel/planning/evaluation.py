@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.core.results.plan import JudgedTarget, Meets
-from windtunnel.core.results.run import DeviceAccuracy
 from windtunnel.core.units import format_quantity, format_share, parse_unit
 from windtunnel.planning.bounds import Counts
 
@@ -47,7 +46,6 @@ class Evaluation:
     p99_s: float | None
     p50_s: float | None
     engine: str
-    model_accuracy: Sequence[DeviceAccuracy]
     spare_violations: str | None = None
     """Why the fleet fails without the spare devices, if it does."""
     choice: int = 0

@@ -16,6 +16,7 @@ from windtunnel.core.results.plan import (
     PriceEffect,
     PriceOfConfidence,
 )
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation, violations
@@ -37,11 +38,12 @@ def explain(
     fleets: Sequence[Evaluation],
     evaluations: Sequence[Evaluation],
     searches: Sequence[SearchResult],
+    prepared: PreparedRun,
 ) -> Explanation:
     """Return the explanation without its sentences; it simulates more fleets if needed.
 
     ``fleets`` are those of ``evaluations`` that meet the targets by value, the best first. ``searches`` are that by
-    value and that with confidence, over all choices.
+    value and that with confidence, over all choices. ``prepared`` is the run of the choice that the answer is about.
     """
     if not fleets:
         closest = closest_to_targets(evaluations)
@@ -56,6 +58,8 @@ def explain(
     best, first = fleets[evaluating.recommended(fleets)], fleets[0]
     goal = "confidence" if best.meets.confidence else "value"
     objective = choices[best.choice].plan.objective
+    changes = Changes(choices, prepared, best, evaluations, goal)
+    choices[best.choice].announce(changes.first_cases)
     below = evaluating.next_cheapest(evaluations, best, objective, goal) or _one_less(choices[best.choice], best, goal)
     cheaper = None
     if below is not None:
@@ -73,7 +77,7 @@ def explain(
         headroom={target.text: target.headroom for target in best.targets},
         price_of_confidence=_price_of_confidence(choices, first, best),
         next_cheapest=cheaper,
-        changes=Changes(choices, best, evaluations, goal).effects(),
+        changes=changes.effects(),
         prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),

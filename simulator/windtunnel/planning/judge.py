@@ -80,6 +80,33 @@ def judged(
 
     verdict = "missed" if not within(value) else ("met" if source != "none" and within(worse_end) else "unknown")
     judged_end = None if verdict == "unknown" and source == "none" else worse_end
+    return _judged_target(target, verdict, confidence, value, low, high, judged_end, source, reason)
+
+
+def lost(target: Target, least_s: float | None, jobs: int, confidence: float) -> JudgedTarget:
+    """Return a target of a fleet whose run was ended after ``jobs`` arrivals.
+
+    It is missed by at least ``least_s``, which is then its value; or it is not judged, where ``least_s`` is None.
+    """
+    value = None if least_s is None else to_unit(least_s, target.unit)
+    which, verdict = ("another", "unknown") if least_s is None else ("this", "missed")
+    reason = f"the run was ended after {jobs:,} jobs, because {which} target is missed whatever follows"
+    return _judged_target(target, verdict, confidence, value, None, None, value, "none", reason)
+
+
+def _judged_target(
+    target: Target,
+    verdict: str,
+    confidence: float,
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    judged_end: float | None,
+    source: str,
+    reason: str | None,
+) -> JudgedTarget:
+    """Return a judged target; ``judged_end`` is the end of its interval by which its headroom is measured."""
+    limit = to_unit(target.limit, target.unit)
     return JudgedTarget(
         text=target.text,
         met=verdict == "met",
@@ -98,35 +125,6 @@ def judged(
         confidence=confidence,
         reason=reason,
         headroom=headroom(judged_end, limit, target.comparison),
-    )
-
-
-def lost(target: Target, least_s: float | None, jobs: int, confidence: float) -> JudgedTarget:
-    """Return a target of a fleet whose run was ended after ``jobs`` arrivals.
-
-    It is missed by at least ``least_s``, which is then its value; or it is not judged, where ``least_s`` is None.
-    """
-    is_lost, limit = least_s is not None, to_unit(target.limit, target.unit)
-    value = None if least_s is None else to_unit(least_s, target.unit)
-    return JudgedTarget(
-        text=target.text,
-        met=False,
-        verdict="missed" if is_lost else "unknown",
-        value=value,
-        low=None,
-        high=None,
-        worse_end=value,
-        limit=limit,
-        unit=target.unit,
-        comparison=target.comparison,
-        metric=target.metric,
-        statistic=target.statistic,
-        workload=target.workload,
-        interval_source="none",
-        confidence=confidence,
-        reason=f"the run was ended after {jobs:,} jobs, because {'this' if is_lost else 'another'} target is missed "
-        "whatever follows",
-        headroom=headroom(value, limit, target.comparison),
     )
 
 

@@ -16,7 +16,8 @@ from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.candidates import Candidates, offered_per_s
 from windtunnel.planning.evaluation import Evaluation
-from windtunnel.planning.simulate import Case, Setting, Simulator, entry_name, fleet_text, preference
+from windtunnel.planning.simulate import Case, Setting, entry_name, fleet_text, preference
+from windtunnel.planning.workers import Simulator, Workers
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
@@ -80,12 +81,18 @@ def fleet_load_curve(
     counts = tuple(scaled[i].max if i in scaled else entry.replicas for i, entry in enumerate(scenario.fleet))
     names = [entry_name(scenario, i) for i in range(len(counts))]
     numbers = [f"{n * entry.group_size:,}" for n, entry in zip(counts, scenario.fleet, strict=True)]
-    simulator = Simulator(setting, workers, progress)
+    pool = Workers(workers)
+    simulator = Simulator(setting, pool, progress)
     try:
         first = simulator([Case(counts, intervals=False)])[0]
         return _curve(simulator, first, loads, None, fleet_text(names, numbers), intervals=False)
     finally:
-        simulator.close()
+        pool.close()
+
+
+def first_cases(candidates: Candidates, best: Evaluation) -> list[Case]:
+    """Return the cases of which the curve of a fleet of a plan consists at least."""
+    return _cases(best, _chosen(candidates.plan.loads), intervals=True)
 
 
 def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
@@ -114,20 +121,15 @@ def _curve(
 
     ``intervals``: it was simulated with its intervals at that load. Elsewhere a point is one run.
     """
-
-    def at(loads: Sequence[float]) -> list[Evaluation]:
-        return list(judge([Case(best.counts, load, intervals=intervals and load == 1.0) for load in loads]))
-
-    target = evaluating.binding_time(best)
-    chosen = sorted(set(LOADS if loads is None else loads))
-    evaluations = at(chosen)
+    target, chosen = evaluating.binding_time(best), _chosen(loads)
+    evaluations = list(judge(_cases(best, chosen, intervals=intervals)))
     for _ in range(_MOST_FURTHER if loads is None else 0):
         load, last = chosen[-1] * _FURTHER, evaluations[-1]
         # Beyond a missed target, or the load that the lower bound allows, the curve says nothing more.
         if not last.meets.value or not last.keeps_up or (least is not None and load * least > 1.0):
             break
         chosen.append(round(load, 2))
-        evaluations += at(chosen[-1:])
+        evaluations += judge(_cases(best, chosen[-1:], intervals=intervals))
     points = [_point(load, e, target, least) for load, e in zip(chosen, evaluations, strict=True)]
     return LoadCurve(
         fleet=text,
@@ -138,6 +140,14 @@ def _curve(
         rule=KNEE_RULE,
         most=max((p.load for p in points if p.meets.value), default=None),
     )
+
+
+def _chosen(loads: Sequence[float] | None) -> list[float]:
+    return sorted(set(LOADS if loads is None else loads))
+
+
+def _cases(best: Evaluation, loads: Sequence[float], *, intervals: bool) -> list[Case]:
+    return [Case(best.counts, load, intervals=intervals and load == 1.0) for load in loads]
 
 
 def _point(load: float, evaluation: Evaluation, target: JudgedTarget | None, least: float | None) -> LoadPoint:

@@ -19,17 +19,17 @@ from windtunnel.core.results.plan import (
 )
 from windtunnel.deployment.commands import deployment
 from windtunnel.engine.prepare.checks import doubtful_settings
+from windtunnel.planning import assumptions, explanation
 from windtunnel.planning import evaluation as evaluating
-from windtunnel.planning import explanation
-from windtunnel.planning.assumptions import assumptions
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.choices import Choice, Choices, values_text
 from windtunnel.planning.evaluation import Evaluation
-from windtunnel.planning.load_curve import load_curve, rate_points
+from windtunnel.planning.load_curve import first_cases, load_curve, rate_points
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import SearchResult
+from windtunnel.planning.workers import Workers
 from windtunnel.scenario.changes import NodePath, parse_path
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import ContinuousBatch, Scenario
@@ -39,6 +39,8 @@ from windtunnel_models.catalogue import Catalogue
 HELD = ("models", "policy", "power_budget", "autoscale", "network", "with")
 """The keys of a scenario that every fleet has in common, as far as they are not searched."""
 _PROOFS = ("exhaustive", "monotone", "open")
+_MANY_JOBS = 5_000
+"""The number of jobs from which simulations may take long enough for workers."""
 
 
 class Planner:
@@ -52,7 +54,7 @@ class Planner:
     ) -> None:
         self.scenario = scenario
         self.options = scenario.plan or Plan()
-        self.catalogue, self.workers, self.progress = catalogue, workers, progress
+        self.catalogue, self.workers, self.progress = catalogue, Workers(workers), progress
         self.choices = Choices(scenario)
         self.searches = [self._search_of(choice, number) for number, choice in enumerate(self.choices)]
         self.excluded: dict[str, ExcludedValues] = {}
@@ -80,8 +82,7 @@ class Planner:
             self._search(order)
             return self._answer(order[0])
         finally:
-            for search in prepared.values():
-                search.close()
+            self.workers.close()
 
     def _prepare(self, prepared: dict[int, ChoiceSearch]) -> None:
         """Prepare each choice; leave out the searched values that do not fit or divide.
@@ -96,6 +97,8 @@ class Planner:
                 try:
                     search.prepare()
                     prepared[search.number] = search
+                    if search.run.job_count >= _MANY_JOBS:
+                        self.workers.begin_imports()
                     break
                 except InputError as error:
                     first = first or error
@@ -172,9 +175,14 @@ class Planner:
         The search itself does not look for fleets that are as good as the best.
         """
         devices = {name: n for name, n in zip(search.names, counts, strict=True) if n}
-        for other in self.searches:
-            if devices.keys() <= set(other.names):
-                other.consider(tuple(devices.get(name, 0) for name in other.names))
+        others = [
+            (other, tuple(devices.get(name, 0) for name in other.names))
+            for other in self.searches
+            if devices.keys() <= set(other.names)
+        ]
+        for announced in (True, False):
+            for other, same in others:
+                other.consider(same, announced=announced)
 
     # Long: it has one expression for each key of the plan.
     def _answer(self, first: ChoiceSearch) -> PlanResult:
@@ -198,14 +206,15 @@ class Planner:
         confident = _merged([s.confident for s in searches])
         if _PROOFS.index(confident.proof) < _PROOFS.index(search.proof):
             confident = replace(confident, proof=search.proof)
-        explained = explanation.explain(choices, fleets, evaluations, [search, confident])
+        screened = [] if best is None else self._announce(about, best)
+        explained = explanation.explain(choices, fleets, evaluations, [search, confident], about.run)
         if best is None:
             reasons = Reasons(about.candidates, about.targets)
             own = about.evaluations()
             conflicts = reasons.by_search(own, about.without_rent_limits) if own else reasons.by_bound()
             explained = replace(explained, conflicts=conflicts)
         if best is not None:
-            ranked = assumptions(about.candidates, about.run, best)
+            ranked = assumptions.assumptions(about.candidates, screened, best)
             explained = replace(explained, assumptions=ranked)
         curve = None if best is None else load_curve(about.candidates, best)
         # Some runs that were ended before have been simulated whole for the explanation.
@@ -271,6 +280,14 @@ class Planner:
             listed=evaluating.notable(fleets, self.options.fleets),
         )
         return replace(plan, explanation=replace(explained, sentences=explanation.sentences(plan)))
+
+    @staticmethod
+    def _announce(about: ChoiceSearch, best: Evaluation) -> list[assumptions.Screened]:
+        """Have what the explanation needs at any rate simulated early; return the screened assumptions."""
+        about.candidates.announce(first_cases(about.candidates, best))
+        screened = assumptions.screen(about.candidates, about.run, best)
+        about.candidates.announce(assumptions.cases(best, screened))
+        return screened
 
     def _searched(self) -> dict[str, object]:
         """Return what the plan chooses among: the values of each key, and the numbers of each entry and of entries."""

@@ -10,12 +10,13 @@ import numpy as np
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import ChangeEffect
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.simulate import Case
-from windtunnel.simulation.sources import widest_error
+from windtunnel.simulation.sources import model_accuracy, widest_error
 
 _STEPS = 4
 """The number of fleets that are one step from the best and are tried for each change."""
@@ -61,28 +62,40 @@ class _Change:
 class Changes:
     """The best fleet under each change, and the cheapest fleet found that meets the targets under it.
 
-    ``choices`` has the candidates of each choice by its number, and ``simulated`` is what the searches have simulated.
-    Every run has the scenario's seed, so that rows differ by the change only. ``goal``: whether fleets must meet the
-    targets by ``value``, or with ``confidence``.
+    ``choices`` has the candidates of each choice by its number, ``prepared`` is the run of the best fleet's choice, and
+    ``simulated`` is what the searches have simulated. Every run has the scenario's seed, so that rows differ by the
+    change only. ``goal``: whether fleets must meet the targets by ``value``, or with ``confidence``.
     """
 
     def __init__(
-        self, choices: Mapping[int, Candidates], best: Evaluation, simulated: Sequence[Evaluation], goal: str
+        self,
+        choices: Mapping[int, Candidates],
+        prepared: PreparedRun,
+        best: Evaluation,
+        simulated: Sequence[Evaluation],
+        goal: str,
     ) -> None:
         self.choices = choices
         self.candidates = choices[best.choice]
+        self.prepared = prepared
         self.best = best
         self.goal = goal
         self.simulated = simulated
+        self.asked = self._asked()
+
+    @property
+    def first_cases(self) -> list[Case]:
+        """The best fleet under each change."""
+        return self._of_best(self.asked)
 
     def effects(self) -> list[ChangeEffect]:
         """Return the effect of each change. All searches advance together, so that fleets are simulated in parallel."""
-        asked = self._asked()
+        asked = self.asked
         try:
-            here = self._of_best(asked)
+            here = self.candidates.judge(self.first_cases)
         except InputError:
             asked = [change for change in asked if self._is_possible(change)]
-            here = self._of_best(asked)
+            here = self.candidates.judge(self._of_best(asked))
         walks = [
             self._walk(change, evaluation.reaches(self.goal)) for change, evaluation in zip(asked, here, strict=True)
         ]
@@ -99,8 +112,8 @@ class Changes:
         pairs = enumerate(zip(asked, here, strict=True))
         return [self._effect(change, evaluation, *ends[i]) for i, (change, evaluation) in pairs]
 
-    def _of_best(self, asked: Sequence[_Change]) -> list[Evaluation]:
-        return self.candidates.judge([change.case(self.candidates, self.best.counts) for change in asked])
+    def _of_best(self, asked: Sequence[_Change]) -> list[Case]:
+        return [change.case(self.candidates, self.best.counts) for change in asked]
 
     def _judged(self, cases: Mapping[int, tuple[int, Case]]) -> dict[int, Evaluation | None]:
         """Simulate a case of a choice for each walk, those of one choice together."""
@@ -113,7 +126,7 @@ class Changes:
     def _is_possible(self, change: _Change) -> bool:
         """Return whether the scenario allows a change; if not, a note says why."""
         try:
-            self._of_best([change])
+            self.candidates.judge(self._of_best([change]))
         except InputError as error:
             self.candidates.notes.append(f"{change.text}: not known, because {error.problem}")
             return False
@@ -129,11 +142,12 @@ class Changes:
         if self.best.tpot_mean_s is not None:
             asked.append(_Change("Prompts 20% longer", True, prompt=1.2))
             asked.append(_Change("Outputs 20% longer", True, output=1.2))
-        used = dict.fromkeys(
-            device.label for device, n in zip(self.candidates.devices, self.best.counts, strict=True) if n
-        )
+        run, counts = self.prepared, self.best.counts
+        mine = {key: program for key, program in run.compiled.items() if counts[key[0]]}
+        accuracies = model_accuracy(mine, run.classes)
+        used = dict.fromkeys(device.label for device, n in zip(self.candidates.devices, counts, strict=True) if n)
         for label in used:
-            error = widest_error(self.best.model_accuracy, label)
+            error = widest_error(accuracies, label)
             if error is not None:
                 text = (
                     f"Every time on {label} {error.factor:.3g} times its model's, the upper bound of the 90% interval "

@@ -1,23 +1,19 @@
-"""Simulates fleets through `simulation.run`, in parallel processes, and judges each with confidence."""
+"""Simulates a fleet through `simulation.run`, and judges it with confidence."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
 from windtunnel.core.results.plan import JudgedTarget, Meets
-from windtunnel.core.results.run import RunResult
+from windtunnel.core.results.run import Measured
 from windtunnel.core.spec import changed_name
-from windtunnel.core.worker_processes import end_with_parent, one_thread
 from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.engine.results.lost import TargetsLostError
 from windtunnel.planning.bounds import Counts, keep_up_s
@@ -30,15 +26,8 @@ from windtunnel.simulation import run as simulation
 from windtunnel.simulation.redrawn import When, replication_seed
 from windtunnel_models.catalogue import Catalogue
 
-_POOL_ABOVE_S = 0.4
-"""The duration of a simulation below which no process of its own is used."""
 CONFIDENCE = 0.95
 """The confidence of the intervals by which a run judges its targets."""
-_PRELOAD = (
-    "windtunnel.planning.simulate", "windtunnel.engine.choice", "windtunnel.engine.results.metrics",
-    "windtunnel.engine.compiled.run", "scipy.special", "scipy.optimize",
-)  # fmt: skip
-"""Modules that a simulation imports. Workers are forked from a server that has imported them once."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +127,8 @@ def preference(use: str, api: str, kind: str) -> float:
 class _Outcome:
     """One run: its result, the time after the last arrival for completing all jobs, and whether they were completed."""
 
-    result: RunResult
+    result: Measured
+    engine: str
     keep_up_s: float
     keeps_up: bool
 
@@ -228,8 +218,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         utilisation=float(np.mean([r.utilisation for r in results])),
         p99_s=_mean([r.latency_s.p99.value for r in results]),
         p50_s=_mean([r.latency_s.p50.value for r in results]),
-        engine=first.engine,
-        model_accuracy=first.model_accuracy,
+        engine=outcomes[0].engine,
     )
 
 
@@ -259,7 +248,6 @@ def _stopped(setting: Setting, case: Case, scenario: Scenario, error: TargetsLos
         p99_s=None,
         p50_s=None,
         engine="compiled",
-        model_accuracy=[],
         stopped_after=error.jobs,
     )
 
@@ -267,13 +255,11 @@ def _stopped(setting: Setting, case: Case, scenario: Scenario, error: TargetsLos
 def _run(
     setting: Setting, scenario: Scenario, longest_s: float, redrawn: When, *, until_lost: bool = False
 ) -> _Outcome:
-    result, recording = simulation.simulate(
-        scenario, 1, "auto", setting.catalogue, redrawn=redrawn, until_lost=until_lost
-    )
-    return _Outcome(result, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
+    result, recording, engine = simulation.measure(scenario, setting.catalogue, redrawn=redrawn, until_lost=until_lost)
+    return _Outcome(result, engine, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
 
 
-def _judged(scenario: Scenario, setting: Setting, results: Sequence[RunResult]) -> list[JudgedTarget]:
+def _judged(scenario: Scenario, setting: Setting, results: Sequence[Measured]) -> list[JudgedTarget]:
     repeated, fixed = repeats(scenario), not draws(scenario)
     return [
         judged(
@@ -295,7 +281,7 @@ def _lacks_only_intervals(targets: Sequence[JudgedTarget]) -> bool:
     return bool(open_) and all(t.verdict == "unknown" and t.interval_source == "none" for t in open_)
 
 
-def _throughput_per_s(setting: Setting, case: Case, results: Sequence[RunResult]) -> float:
+def _throughput_per_s(setting: Setting, case: Case, results: Sequence[Measured]) -> float:
     """Return the output tokens, or else the jobs, of a fleet per second.
 
     Where jobs arrive by themselves it is that of the arrivals, so that fleets do not differ by the time in which the
@@ -306,14 +292,14 @@ def _throughput_per_s(setting: Setting, case: Case, results: Sequence[RunResult]
     return _mean([r.throughput_per_s if r.serving is None else r.serving.output_tokens_per_s for r in results]) or 0.0
 
 
-def _devices(scenario: Scenario, results: Sequence[RunResult]) -> float:
+def _devices(scenario: Scenario, results: Sequence[Measured]) -> float:
     """Return the number of devices; of entries that are scaled, those that were rented on average."""
     scaled = {rule.entry for rule in scenario.autoscale}
     rented = _mean([sum(entry.mean_rented for entry in r.autoscale) for r in results]) or 0.0
     return rented + sum(entry.count for entry in scenario.fleet if entry.name not in scaled)
 
 
-def _tpot_s(result: RunResult) -> float | None:
+def _tpot_s(result: Measured) -> float | None:
     tpot = None if result.serving is None else result.serving.tpot_s
     return None if tpot is None else tpot.mean.value
 
@@ -380,69 +366,3 @@ def _behind_s(
         return slack, end / 1e12 <= float(last) / 1e12 + slack
     due &= jobs.arrival <= recording.end - slack * 1e12
     return slack, not bool((due & left).any())
-
-
-# Many simulations in parallel.
-
-_shared: list[Setting] = []
-
-
-def _begin(setting: Setting) -> None:
-    end_with_parent()
-    _shared[:] = [setting]
-
-
-def _in_worker(case: Case) -> Evaluation:
-    return simulate(_shared[0], case)
-
-
-class Simulator:
-    """Simulates each case once, on ``workers`` processes if a simulation takes long enough."""
-
-    def __init__(self, setting: Setting, workers: int, progress: Callable[[int], None] | None) -> None:
-        self.setting = setting
-        self.workers = workers
-        self.progress = progress
-        self.evaluations: dict[Case, Evaluation] = {}
-        self.longest_s = 0.0
-        self._pool: ProcessPoolExecutor | None = None
-
-    def __call__(self, cases: Sequence[Case]) -> list[Evaluation]:
-        """Return the evaluations of ``cases``; those that are not known yet are simulated."""
-        new = [case for case in dict.fromkeys(cases) if self.found(case) is None]
-        while new and (self.workers == 1 or len(new) == 1 or self.longest_s < _POOL_ABOVE_S):
-            began = time.monotonic()
-            self.keep(new[0], simulate(self.setting, new.pop(0)))
-            self.longest_s = max(self.longest_s, time.monotonic() - began)
-        if new:
-            if self._pool is None:
-                context = get_context("forkserver")
-                context.set_forkserver_preload(list(_PRELOAD))
-                self._pool = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(self.setting,))
-            with one_thread():  # handing out the work is what starts processes
-                coming = self._pool.map(_in_worker, new)
-            for case, evaluation in zip(new, coming, strict=True):
-                self.keep(case, evaluation)
-        return [self.evaluation(case) for case in cases]
-
-    def found(self, case: Case) -> Evaluation | None:
-        """Return the evaluation of a case, from its whole run if there is one; None if it was not simulated."""
-        whole = self.evaluations.get(replace(case, until_lost=False))
-        return whole if whole is not None or not case.until_lost else self.evaluations.get(case)
-
-    def evaluation(self, case: Case) -> Evaluation:
-        """Return the evaluation of a case that was simulated."""
-        found = self.found(case)
-        assert found is not None  # noqa: S101  the callers have simulated it
-        return found
-
-    def keep(self, case: Case, evaluation: Evaluation) -> None:
-        """Store the evaluation of a case."""
-        self.evaluations[replace(case, until_lost=evaluation.stopped_after is not None)] = evaluation
-        if self.progress is not None:
-            self.progress(len(self.evaluations))
-
-    def close(self) -> None:
-        """End the workers."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)

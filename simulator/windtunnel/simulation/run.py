@@ -14,7 +14,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import Recording
-from windtunnel.core.results.run import RealDevice, RunResult
+from windtunnel.core.results.run import Measured, RealDevice, RunResult
 from windtunnel.core.rng import opened
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.yamlfile import Document
@@ -105,18 +105,15 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     all_devices: bool = False,
     redrawn: When = "short",
-    until_lost: bool = False,
     aside: Aside | None = None,
 ) -> tuple[RunResult, Recording]:
     """Run a scenario; return the result, and the first replication's recording.
 
     ``all_devices``: the result has an object for each device, also above 10,000 devices. ``redrawn`` is described in
-    ``with_redrawn_runs``. ``until_lost``: the run ends when a target is lost for certain, if that can be told.
-
-    Raises InputError for an invalid scenario, or if ``engine`` does not support it, and TargetsLostError.
+    ``with_redrawn_runs``. Raises InputError for an invalid scenario, or if ``engine`` does not support it.
     """
     if scenario.stop is None or scenario.stop.relative_error is None:
-        how = (progress, all_devices, redrawn, until_lost, aside or Aside())
+        how = (progress, all_devices, redrawn, aside or Aside())
         return _simulate(scenario, replications, engine, catalogue, *how)
     if replications > 1:
         raise InputError(
@@ -129,7 +126,21 @@ def simulate(
     )
 
 
-def _simulate(
+@dataclass(frozen=True)
+class _Runs:
+    """The replications of a scenario: the first as it was prepared, all recordings, and what they measure."""
+
+    first: PreparedRun
+    recordings: Sequence[Recording]
+    measured: Measured
+    engine: str
+    engine_reason: str
+    real: Sequence[RealDevice]
+    notes: Sequence[str]
+
+
+# Long: it has one step for each part of the runs.
+def _runs(
     scenario: Scenario,
     replications: int,
     engine: str,
@@ -137,9 +148,10 @@ def _simulate(
     progress: Callable[[int, int], None] | None,
     all_devices: bool,
     when: When,
-    until_lost: bool = False,
     aside: Aside = Aside(),
-) -> tuple[RunResult, Recording]:
+    until_lost: bool = False,
+    asked_only: bool = False,
+) -> _Runs:
     from windtunnel.engine.choice import choose, run_on
     from windtunnel.engine.prepare.checks import doubtful_settings
     from windtunnel.engine.results import invariants
@@ -162,13 +174,13 @@ def _simulate(
         watch = watch_of(prepared, scenario.parsed_targets()) if until_lost else None
         recording = run_on(chosen, prepared, report, watch, waits=engine == "compiled")
         real = added(real, real_devices(prepared, recording))
-        invariants.check(recording)
+        invariants.check(recording, steps=not asked_only)
         recordings.append(recording)
         aside.keep(prepared, replication, recording)
         if opened() == drawn and not real:
             break
     assert first is not None  # noqa: S101  replications is at least 1
-    measured = summarise(first, recordings, scenario.parsed_targets(), all_devices)
+    measured = summarise(first, recordings, scenario.parsed_targets(), all_devices, asked_only)
     notes = [note for r in recordings for note in r.notes]
     notes += [*doubtful_settings(first), *notes_of(measured.statistics, measured.workloads)]
     if scenario.records in ("sample", "none") and not first.streamed:
@@ -180,21 +192,56 @@ def _simulate(
     if len(recordings) == 1:
         measured, more = with_redrawn_runs(first, recordings[0], measured, when, replications, aside.processes)
         notes += more
+    return _Runs(first, recordings, measured, chosen, why, real, notes)
+
+
+def measure(
+    scenario: Scenario, catalogue: Catalogue, *, redrawn: When, until_lost: bool = False
+) -> tuple[Measured, Recording, str]:
+    """Run a scenario once; return what ``simulate`` measures, the recording, and the name of the engine.
+
+    It is for studies that run many fleets and need no more of a result than the targets ask for (see ``summarise``).
+    The errors of the device models are left out too, and the invariants of step functions are not checked. ``redrawn``
+    is described in ``with_redrawn_runs``. ``until_lost``: the run ends when a target is lost for certain, if that can
+    be told.
+
+    Raises InputError for an invalid scenario, and TargetsLostError.
+    """
+    if scenario.stop is not None and scenario.stop.relative_error is not None:
+        result, recording = simulate(scenario, 1, "auto", catalogue)
+        return result, recording, result.engine
+    runs = _runs(scenario, 1, "auto", catalogue, None, False, redrawn, until_lost=until_lost, asked_only=True)
+    return runs.measured, runs.recordings[0], runs.engine
+
+
+def _simulate(
+    scenario: Scenario,
+    replications: int,
+    engine: str,
+    catalogue: Catalogue,
+    progress: Callable[[int, int], None] | None,
+    all_devices: bool,
+    when: When,
+    aside: Aside = Aside(),
+) -> tuple[RunResult, Recording]:
+    runs = _runs(scenario, replications, engine, catalogue, progress, all_devices, when, aside)
+    first, recordings = runs.first, runs.recordings
+    notes = list(runs.notes)
     how = (when == "short", aside.processes)
-    measured, more = with_model_error(first, recordings[0], measured, *how)
+    measured, more = with_model_error(first, recordings[0], runs.measured, *how)
     notes += more
     if len(recordings) < replications and measured.statistics.redrawn is None:
         notes.append(
             f"nothing in this scenario is random: {replications:,} replications would all be this run, so its "
             "intervals are those of one run"
         )
-    notes += real_device_notes(real)
+    notes += real_device_notes(runs.real)
     notes += chip_notes(measured.chips or ())
     result = RunResult(
         name=scenario.name,
         description=scenario.description,
-        engine=chosen,
-        engine_reason=why,
+        engine=runs.engine,
+        engine_reason=runs.engine_reason,
         seed=scenario.seed,
         replications=len(recordings),
         policy=first.policy.name,
@@ -202,7 +249,7 @@ def _simulate(
         contexts=operation_contexts(first),
         provenance=provenance(first.compiled, first.classes, first.designs, first.links),
         model_accuracy=model_accuracy(first.compiled, first.classes),
-        real=real or None,
+        real=list(runs.real) or None,
         notes=list(dict.fromkeys(notes)),
         scenario=resolved(first),
         versions=versions(),

@@ -9,13 +9,11 @@ workers running when the parent is killed. Here a worker that dies loses only it
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import re
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import warnings
@@ -28,14 +26,13 @@ from typing import Any, Protocol, Self
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.time_limits import time_limit
-from windtunnel.core.worker_processes import end_with_parent, start_fork_server, started
+from windtunnel.core.worker_processes import end_with_parent, keep_memory, start_fork_server, started
 from windtunnel.sweep.grid import Inputs
 from windtunnel.sweep.records import Outcome
 
 ATTEMPTS = 3
 """The largest number of attempts of a task whose workers die."""
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _CONNECT_TIMEOUT_S, _START_TIMEOUT_S = 10.0, 30.0
 
 
@@ -152,23 +149,10 @@ def _serve(pipe: Connection, work: Work, tree: Path) -> None:
     # Ctrl-C reaches the whole foreground group. Only the parent handles it, and then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
-    _keep_memory()
+    keep_memory()
     with contextlib.suppress(EOFError, OSError):
         while True:
             pipe.send(work(tree, pipe.recv()))
-
-
-def _keep_memory() -> None:
-    """Keep freed memory for the next task, which needs about as much as the last one.
-
-    glibc returns large arrays to the system, which allocates them again page by page: a sixth of a point's time, and
-    more if several workers allocate at once. Other C libraries have no such call, or ignore it.
-    """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:
-            mallopt(_M_MMAP_THRESHOLD, 2**30)
-            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 # A cluster.

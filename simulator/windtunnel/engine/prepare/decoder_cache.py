@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.policy import Batch
 from windtunnel.core.speculation import Speculation
+from windtunnel.engine.prepare.curves import StepTables
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
@@ -55,8 +57,43 @@ _CACHE_BYTES = 256e6
 """The size of the tables above which fewer are kept: those of long contexts are large."""
 _LENGTHS = 1.3
 """The ratio of the lengths of coarse tables."""
-_cache: dict[float, dict[tuple[tuple[object, ...], LargestStep, float], DecoderCosts]] = {}
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What step costs depend on. ``replica`` is equal in every process, and ``objects`` has identities."""
+
+    replica: tuple[object, ...]
+    objects: tuple[object, ...]
+    step: LargestStep
+    memory_share: float
+
+    def is_like(self, other: _Key) -> bool:
+        """Return whether the costs differ in the tokens of a step, or in memory, at most."""
+        sequences = self.step.sequences, self.step.query_tokens
+        alike = self.objects == other.objects and self.replica == other.replica
+        return alike and sequences == (other.step.sequences, other.step.query_tokens)
+
+
+Known = Mapping[tuple[tuple[object, ...], LargestStep], StepTables]
+"""Tables of an accurate run by replica and largest step."""
+_cache: dict[float, dict[_Key, DecoderCosts]] = {}
 """The tables of each coarseness, so that those of first looks do not displace the others."""
+_received: dict[tuple[tuple[object, ...], LargestStep], StepTables] = {}
+
+
+def known_tables() -> Known:
+    """Return the tables that this process has computed, for processes that simulate the same devices."""
+    return {
+        (key.replica, key.step): StepTables(**{f.name: getattr(costs, f.name) for f in fields(StepTables)})
+        for key, costs in _cache.get(0.0, {}).items()
+    }
+
+
+def receive_tables(tables: Known) -> None:
+    """Use tables of another process, which must have the same catalogue."""
+    _received.clear()
+    _received.update(tables)
 
 
 def _costs(
@@ -71,21 +108,25 @@ def _costs(
         supported = model.architecture.max_context
         rounded = math.ceil(_LENGTHS ** math.ceil(math.log(longest, _LENGTHS)))
         longest = rounded if supported is None or longest > supported else min(rounded, supported)
-    replicas = (
-        *(device.spec.sku, device.spec.vendor, device.spec.lineage, device.api.name, device.speed, device.cap_w),
-        # Everything that a cost depends on. `costs.device` keeps the residuals alive, and so their identities unique.
-        *((name, sourced.value) for values in (device.values, device.api.values) for name, sourced in values.items()),
-        *((op, id(residual)) for op, residual in device.residuals.items()),
-        *(replica.group, replica.engine, replica.devices_per_node),
-        *(id(device.kind), model, longest),
+    values = ((name, sourced.value) for some in (device.values, device.api.values) for name, sourced in some.items())
+    key = _Key(
+        (
+            *(device.spec.sku, device.spec.vendor, device.spec.lineage, device.api.name, device.speed, device.cap_w),
+            *values,
+            *(replica.group, replica.engine, replica.devices_per_node, model, longest),
+        ),
+        # `costs.device` keeps the residuals alive, and so their identities unique.
+        (id(device.kind), *((op, id(residual)) for op, residual in device.residuals.items())),
+        step,
+        memory_share,
     )
-    key = (replicas, step, memory_share)
     cache = _cache.setdefault(coarseness, {})
     costs = cache.pop(key, None)
     if costs is None:
-        sequences = (step.sequences, step.query_tokens)
-        alike = (c for (of, s, _), c in cache.items() if of == replicas and (s.sequences, s.query_tokens) == sequences)
-        costs = DecoderCosts(replica, model, step, longest, memory_share, coarseness, next(alike, None))
+        alike: StepTables | DecoderCosts | None = None if coarseness else _received.get((key.replica, step))
+        if alike is None:
+            alike = next((c for other, c in cache.items() if key.is_like(other)), None)
+        costs = DecoderCosts(replica, model, step, longest, memory_share, coarseness, alike)
         size = costs.table_bytes + sum(other.table_bytes for other in cache.values())
         while cache and (len(cache) >= _CACHE_SIZE or size > _CACHE_BYTES):
             size -= cache.pop(next(iter(cache))).table_bytes

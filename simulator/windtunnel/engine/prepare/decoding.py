@@ -40,6 +40,7 @@ from windtunnel.core.step_cost import (
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.prepare import curves
 from windtunnel.engine.prepare.curves import between, block_ends, coarsely, interpolated, prompt_scores, thinned
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
@@ -70,8 +71,8 @@ class DecoderCosts:
         longest: The longest context: prompt and output together (tokens).
         memory_share: The share of memory that the engine may use.
         coarseness: How far the numbers of tokens and sequences that are priced are apart; see ``core.policy.Batch``.
-        like: The costs of the same decoder on the same replica in steps of as many sequences and of other tokens. Their
-            tables by sequences and by prompts are the same.
+        like: The tables of the same decoder on the same replica in steps of as many sequences. Those by sequences and
+            by prompts are the same, and all of them where the steps also have as many tokens.
 
     Raises:
         InputError: if the group does not divide the decoder, or a context is longer than the decoder supports.
@@ -86,23 +87,17 @@ class DecoderCosts:
         longest: int,
         memory_share: float = 1.0,
         coarseness: float = 0.0,
-        like: DecoderCosts | None = None,
+        like: curves.StepTables | DecoderCosts | None = None,
     ) -> None:
         self.replica, self.served, self.model = replica, model, model.architecture
         self._coarseness = coarseness
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
         self.group.check(self.model)
-        supported = self.model.max_context
-        if supported is not None and longest > supported:
-            raise InputError(
-                f"a request has a context of {longest:,} tokens, and {self.model.name} supports {supported:,}",
-                expected=f"at most {supported:,} tokens of prompt and output together",
-            )
+        self._check_contexts(longest)
         # Kernels of engines were measured launched one by one or in a graph, and the host is no part of device time.
         engine = replica.engine if model.dispatch != "device" else None
         self._engine = engine
-        self._check_draft(longest)
         self.divided = divided_decoder(
             self.device, self.model, self.group, engine, replica.devices_per_node, model.speculation
         )
@@ -131,28 +126,34 @@ class DecoderCosts:
         )
         self.largest, self._memory_share = step, memory_share
         tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
-        copies = self.group.attention_data
         self.linear = np.zeros((2, step.tokens + 1))
-        self.copy = np.zeros((2, step.tokens + 1 if copies > 1 else 0))
+        self.copy = np.zeros((2, step.tokens + 1 if self.group.attention_data > 1 else 0))
         self.head = np.zeros((2, step.sequences * self.query_tokens + 1))
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
+        self._compute(tokens, grid, like)
+
+    def _compute(self, tokens: FloatArray, grid: FloatArray, like: curves.StepTables | DecoderCosts | None) -> None:
+        """Compute the tables, or take those that ``like`` has, by tokens in a step and contexts in ``grid``."""
+        copies = self.group.attention_data
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
         parts: list[tuple[Part, Group, DraftPasses | None]] = [(p, self.group, None) for p in self.divided.parts()]
         parts += [(part, some.decoder.group, some) for some in self.divided.passes for part in some.parts()]
+        same = like is not None and like.linear.shape == self.linear.shape
         for part, of, drafts in parts:
-            if like is None or part.amount is Amount.TOKENS:
+            if like is None or (part.amount is Amount.TOKENS and not same):
                 self._add(part, tokens, grid, by_window, of, drafts)
         handover = self.divided.handover()
-        if handover is not None:
+        if handover is not None and not same:
             table = self.linear if copies == 1 else self.copy
             table[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
-        self.adapted = self._adapted(copies * tokens)
+        self.adapted: FloatArray = like.adapted if like is not None and same else self._adapted(copies * tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
-        none = np.zeros((2, len(grid)))
-        self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
+        self.prefill = np.stack([by_window.get(float(window), np.zeros((2, len(grid)))) for window in self.windows])
         if like is not None:
             self.head, self.decode, self.prefill, self.windows = like.head, like.decode, like.prefill, like.windows
+        if like is not None and same:
+            self.linear, self.copy = like.linear, like.copy
 
     def _adapted(self, tokens: FloatArray) -> FloatArray:
         """Return what 0, 1, ... adapters add to steps, by the tokens of a copy of the attention from 0.
@@ -227,16 +228,18 @@ class DecoderCosts:
             cost = np.where(part.runs(sequences), self._cost(part, sequences, group=group), 0.0)
             self.decode[:, 1:, :] += cost[:, :, None]
 
-    def _check_draft(self, longest: int) -> None:
-        """Check that the draft supports the longest context."""
+    def _check_contexts(self, longest: int) -> None:
+        """Check that the decoder and its draft support the longest context."""
         speculation = self.served.speculation
         draft = None if speculation is None else speculation.draft.model
-        if draft is not None and draft.max_context is not None and longest > draft.max_context:
-            raise InputError(
-                f"a request has a context of {longest:,} tokens, and the draft {draft.name} supports "
-                f"{draft.max_context:,}",
-                expected="a draft that supports the contexts of the requests",
-            )
+        for of, model in (("", self.model), ("the draft ", draft)):
+            most = None if model is None else model.max_context
+            if model is not None and most is not None and longest > most:
+                tokens = f"at most {most:,} tokens of prompt and output together"
+                raise InputError(
+                    f"a request has a context of {longest:,} tokens, and {of}{model.name} supports {most:,}",
+                    expected="a draft that supports the contexts of the requests" if of else tokens,
+                )
 
     @property
     def query_tokens(self) -> int:

@@ -63,16 +63,23 @@ METRICS = ("latency", "waiting", "ttft", "itl", "tpot", "e2e")
 
 
 def summarise(
-    prepared: PreparedRun, recordings: Sequence[Recording], targets: Sequence[Target], each_device: bool = False
+    prepared: PreparedRun,
+    recordings: Sequence[Recording],
+    targets: Sequence[Target],
+    each_device: bool = False,
+    asked_only: bool = False,
 ) -> Measured:
     """Return the measured part of a result, from one recording or from several replications.
 
-    ``each_device``: large fleets too have a result for each device, and not one for each entry.
+    ``each_device``: large fleets too have a result for each device, and not one for each entry. ``asked_only``: it has
+    the parts of workloads only if a target names one, and the attainment of requests only if a target is on it.
 
     With replications, job counts are totals, all other values are means, and confidence intervals come from the
     variance between replications. Series over time (scaled entries, budgets) are those of the first replication.
     """
-    runs = [_run_result(prepared, recording, each_device) for recording in recordings]
+    by_workload = not asked_only or any(target.workload is not None for target in targets)
+    attained = not asked_only or any(target.metric == "slo_attainment" for target in targets)
+    runs = [_run_result(prepared, recording, each_device, by_workload, attained) for recording in recordings]
     result = runs[0] if len(runs) == 1 else _over_replications(runs)
     return replace(result, targets=[judge(target, measured(target, result)) for target in targets])
 
@@ -97,7 +104,7 @@ def notes_of(statistics: RunStatistics, workloads: Sequence[WorkloadResult]) -> 
 
 
 # Long: it has one expression for each key of the result.
-def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Measured:
+def _run_result(prepared: PreparedRun, recording: Recording, each: bool, by_workload: bool, attained: bool) -> Measured:
     span_s = recording.end / 1e12
     prices = [c.price_usd_per_s for c in prepared.classes]
     rate = None
@@ -107,7 +114,7 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Meas
     steady = times.steady
     energy_j = math.fsum(recording.devices.energy_j.tolist()) if recording.tally else recording.power.integral()
     totals = None if rate is None else rate * span_s, energy_j
-    whole = _part(times, None, prepared, recording, totals)
+    whole = _part(times, None, prepared, recording, totals, attained)
     by_hour_j = None if recording.tally is None else recording.tally.joules_by_hour
     site = economics(recording.power, prepared.scenario.site, rate, by_hour_j)
     return Measured(
@@ -132,8 +139,8 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Meas
         workloads=[
             replace(whole, name=w.workload.name, use_case=w.workload.use_case)
             if len(prepared.workloads) == 1
-            else _part(times, w, prepared, recording, totals)
-            for w in prepared.workloads
+            else _part(times, w, prepared, recording, totals, attained)
+            for w in (prepared.workloads if by_workload or len(prepared.workloads) == 1 else ())
         ],
         devices=device_results(recording, each),
         chips=chip_results(recording) or None,
@@ -312,10 +319,12 @@ def _part(
     prepared: PreparedRun,
     recording: Recording,
     totals: tuple[float | None, float],
+    attained: bool,
 ) -> WorkloadResult:
     """Return the jobs and times of one workload, or of all, which then have no name.
 
-    ``totals`` are the rent (USD) and the energy (J) of the whole fleet.
+    ``totals`` are the rent (USD) and the energy (J) of the whole fleet. ``attained``: the share of requests that meet
+    their targets is measured.
     """
     work = None if of is None else of.number
     counts = {name: int(count) for name, count in zip(STATUS, times.counts(work).tolist(), strict=True)}
@@ -331,7 +340,7 @@ def _part(
         jobs=JobCounts(arrived=sum(counts.values()), **counts),
         latency_s=distributions["latency_s"],
         waiting_s=distributions["waiting_s"],
-        serving=serving_of(distributions, work, prepared, recording, steady, totals),
+        serving=serving_of(distributions, work, prepared, recording, steady, totals, attained),
         statistics=PartStatistics(
             effective_sample_size={
                 name: {statistic: estimate.effective_sample_size for statistic, estimate in by_name.items()}

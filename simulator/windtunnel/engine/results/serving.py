@@ -61,6 +61,7 @@ def serving_of(
     recording: Recording,
     steady: Steady,
     whole: tuple[float | None, float],
+    attained: bool,
 ) -> Serving | None:
     """Return the requests of one workload, or of all; None if no job generates tokens.
 
@@ -71,6 +72,7 @@ def serving_of(
         recording: Its recording.
         steady: The part of the run that its statistics include.
         whole: The rent (USD, None where it is not known) and the energy (J) of the whole fleet.
+        attained: Whether the share of requests that meet their targets is measured.
     """
     if not generates(prepared, work):
         return None
@@ -82,7 +84,7 @@ def serving_of(
     # Rent and energy are not divided among workloads.
     is_whole = work is None or len(prepared.workloads) == 1
     cost_usd, energy_j = whole if is_whole else (None, None)
-    attained = attainment(work, prepared, recording, steady)
+    share = attainment(work, prepared, recording, steady) if attained else Estimate(None)
     entries = _entries(prepared, recording, work)
     peaks = [entry.kv_peak for entry in entries if entry.kv_peak is not None]
     hits = None if jobs.hits is None else int(jobs.hits[completed].sum())
@@ -93,8 +95,8 @@ def serving_of(
         e2e_s=of_tokens(distributions.get("e2e_s")),
         input_tokens_per_s=prompts / span_s if prompts and span_s else None,
         output_tokens_per_s=outputs / span_s if outputs and span_s else None,
-        slo_attainment=attained.value,
-        goodput_per_s=attained.value * int(mine.sum()) / span_s if attained.value is not None and span_s else None,
+        slo_attainment=share.value,
+        goodput_per_s=share.value * int(mine.sum()) / span_s if share.value is not None and span_s else None,
         prefix_hit_rate=jobs.prefix_hit_rate(completed),
         prefix_hit_tokens=hits,
         prefix_tiers=_tiers(prepared, recording, work, completed),
@@ -111,7 +113,7 @@ def serving_of(
         entries=entries,
         kv_transfers=_kv_transfers(prepared, recording, mine, work),
         tenants=tenants_of(prepared, recording) if work is None else [],
-        attainment=attained,
+        attainment=share,
     )
 
 

@@ -1,0 +1,193 @@
+"""Simulates the fleets of a plan, in processes that all its choices share."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import replace
+from multiprocessing import get_context
+
+from windtunnel.core.worker_processes import end_with_parent, keep_memory, one_thread, start_fork_server
+from windtunnel.engine.prepare.decoder_cache import Known, known_tables, receive_tables
+from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning.simulate import Case, Setting, simulate
+from windtunnel_models.catalogue import Catalogue
+
+_POOL_ABOVE_S = 0.4
+"""The duration of a simulation below which no process of its own is used."""
+_PRELOAD = (
+    "windtunnel.planning.simulate", "windtunnel.engine.choice", "windtunnel.engine.results.metrics",
+    "windtunnel.engine.compiled.run", "scipy.special", "scipy.optimize",
+)  # fmt: skip
+"""Modules that a simulation imports. Workers are forked from a server that has imported them once."""
+
+
+# In a worker.
+
+_catalogues: list[Catalogue] = []
+_settings: dict[int, Setting] = {}
+
+
+def begin(catalogue: Catalogue, tables: Known) -> None:
+    """Begin a worker with what all simulations share: the catalogue, and the tables of step costs that are known."""
+    end_with_parent()
+    keep_memory()
+    _catalogues[:] = [catalogue]
+    receive_tables(tables)
+
+
+def _in_worker(number: int, pickled: bytes, case: Case) -> Evaluation:
+    if number not in _settings:
+        parts: Mapping[str, object] = pickle.loads(pickled)  # noqa: S301  from the process that started this one
+        _settings[number] = Setting(catalogue=_catalogues[0], **parts)  # type: ignore[arg-type]
+    return simulate(_settings[number], case)
+
+
+# In the process of the plan.
+
+_Task = tuple[int, Case]
+
+
+class Workers:
+    """At most ``count`` processes, which start at the first simulation that takes long enough.
+
+    Simulations that are asked for go before those that were only announced.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.longest_s = 0.0
+        """The longest simulation in the process of the plan."""
+        self._pool: ProcessPoolExecutor | None = None
+        self._settings: list[Setting] = []
+        self._pickled: list[bytes] = []
+        self._announced: deque[_Task] = deque()
+        self._started: dict[_Task, Future[Evaluation]] = {}
+
+    def begin_imports(self) -> None:
+        """Let the server from which workers are forked import its modules meanwhile."""
+        if self.count > 1:
+            start_fork_server(_PRELOAD)
+
+    @property
+    def are_used(self) -> bool:
+        """Whether there are workers, because simulations take long."""
+        return self.count > 1 and self.longest_s >= _POOL_ABOVE_S
+
+    @property
+    def are_busy(self) -> bool:
+        """Whether a worker simulates something."""
+        return self._running() > 0
+
+    def announce(self, setting: Setting, cases: Sequence[Case]) -> None:
+        """Have ``cases`` simulated whenever a worker is free, because they will be asked for."""
+        if self.are_used:
+            number = self._number(setting)
+            self._announced += ((number, case) for case in cases if (number, case) not in self._started)
+            self._start(deque())
+
+    def has_begun(self, setting: Setting, case: Case) -> bool:
+        """Return whether the simulation of a case has begun, or is finished."""
+        return (self._number(setting), case) in self._started
+
+    def results(self, setting: Setting, cases: Sequence[Case]) -> Iterator[Evaluation]:
+        """Yield the evaluation of each case, in order; raises the error of the first that has one."""
+        tasks = [(self._number(setting), case) for case in cases]
+        self._announced = deque(task for task in self._announced if task not in tasks)
+        asked = deque(task for task in tasks if task not in self._started)
+        for task in tasks:
+            self._start(asked)
+            while task not in self._started or not self._started[task].done():
+                wait([f for f in self._started.values() if not f.done()], return_when=FIRST_COMPLETED)
+                self._start(asked)
+            yield self._started.pop(task).result()
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _running(self) -> int:
+        return sum(not future.done() for future in self._started.values())
+
+    def _start(self, asked: deque[_Task]) -> None:
+        """Start simulations: one more than there are workers, so that none waits for this process."""
+        while (asked or self._announced) and self._running() <= self.count:
+            task = (asked or self._announced).popleft()
+            number, case = task
+            with one_thread():  # handing out the work is what starts processes
+                self._started[task] = self._executor().submit(_in_worker, number, self._pickled[number], case)
+
+    def _executor(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            context = get_context("forkserver")
+            context.set_forkserver_preload(list(_PRELOAD))
+            begins = self._settings[0].catalogue, known_tables()
+            self._pool = ProcessPoolExecutor(self.count, context, initializer=begin, initargs=begins)
+        return self._pool
+
+    def _number(self, setting: Setting) -> int:
+        """Return the number of a setting, by which workers know it once they have received it."""
+        for number, known in enumerate(self._settings):
+            if known is setting:
+                return number
+        self._settings.append(setting)
+        parts = {name: value for name, value in vars(setting).items() if name != "catalogue"}
+        self._pickled.append(pickle.dumps(parts))
+        return len(self._settings) - 1
+
+
+class Simulator:
+    """Simulates each case of one setting once, in this process or in workers."""
+
+    def __init__(self, setting: Setting, workers: Workers, progress: Callable[[int], None] | None) -> None:
+        self.setting = setting
+        self.workers = workers
+        self.progress = progress
+        self.evaluations: dict[Case, Evaluation] = {}
+
+    def __call__(self, cases: Sequence[Case]) -> list[Evaluation]:
+        """Return the evaluations of ``cases``; those that are not known yet are simulated."""
+        new = [case for case in dict.fromkeys(cases) if self.found(case) is None]
+        while new and not self._goes_to_workers(new):
+            self.keep(new[0], self.here(self.setting, new.pop(0)))
+        if new:
+            for case, evaluation in zip(new, self.workers.results(self.setting, new), strict=True):
+                self.keep(case, evaluation)
+        return [self.evaluation(case) for case in cases]
+
+    def here(self, setting: Setting, case: Case) -> Evaluation:
+        """Simulate a case in this process."""
+        began = time.monotonic()
+        evaluation = simulate(setting, case)
+        self.workers.longest_s = max(self.workers.longest_s, time.monotonic() - began)
+        return evaluation
+
+    def announce(self, cases: Sequence[Case]) -> None:
+        """Say that these cases will be asked for."""
+        self.workers.announce(self.setting, [case for case in dict.fromkeys(cases) if self.found(case) is None])
+
+    def _goes_to_workers(self, new: Sequence[Case]) -> bool:
+        workers = self.workers
+        alone = len(new) == 1 and not workers.has_begun(self.setting, new[0]) and not workers.are_busy
+        return workers.are_used and not alone
+
+    def found(self, case: Case) -> Evaluation | None:
+        """Return the evaluation of a case, from its whole run if there is one; None if it was not simulated."""
+        whole = self.evaluations.get(replace(case, until_lost=False))
+        return whole if whole is not None or not case.until_lost else self.evaluations.get(case)
+
+    def evaluation(self, case: Case) -> Evaluation:
+        """Return the evaluation of a case that was simulated."""
+        found = self.found(case)
+        assert found is not None  # noqa: S101  the callers have simulated it
+        return found
+
+    def keep(self, case: Case, evaluation: Evaluation) -> None:
+        """Store the evaluation of a case."""
+        self.evaluations[replace(case, until_lost=evaluation.stopped_after is not None)] = evaluation
+        if self.progress is not None:
+            self.progress(len(self.evaluations))
