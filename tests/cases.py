@@ -45,7 +45,8 @@ def search_alone() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("windtunnel.planning.sensitivity.Changes.effects", lambda _changes: [])
-        patch.setattr("windtunnel.planning.planner.assumptions", lambda *_: None)
+        patch.setattr("windtunnel.planning.assumptions.screen", lambda *_: [])
+        patch.setattr("windtunnel.planning.assumptions.assumptions", lambda *_: None)
         yield
 
 
