@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
+from windtunnel.pytest_findings import hidden_findings, mark_expected, note_expected_findings
 
 if TYPE_CHECKING:
     from windtunnel.runtime.accelerator import Accelerator
@@ -45,7 +46,7 @@ _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 
 @dataclass
 class _UnderTest:
-    """The device of a test, its settings, and what there was before: usage, injected faults, and judged findings."""
+    """The device of a test, its settings, and what there was before: usage and injected faults."""
 
     accelerator: Accelerator
     seed: int
@@ -54,7 +55,6 @@ class _UnderTest:
     trace: list[Any]
     before: tuple[float, float, int, int]
     injected: int
-    judged: int
 
 
 _DEVICE: pytest.StashKey[_UnderTest] = pytest.StashKey()
@@ -292,6 +292,24 @@ class _EmulatedPrograms:
         except WindtunnelError as error:
             pytest.fail(str(error), pytrace=False)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
+        """Fail a test for findings of child processes, and of fixtures of a larger scope when they end."""
+        from windtunnel.emulate import pytest_hooks
+
+        yield
+        marker = item.get_closest_marker("accelerator")
+        options = {} if marker is None else marker.kwargs  # a wrong one has failed the test before
+        hidden = hidden_findings(pytest_hooks.findings_of_all(), options, pytest_hooks.findings_of_children())
+        if hidden:
+            pytest.fail(hidden, pytrace=False)
+
+    def pytest_unconfigure(self) -> None:
+        """End the emulation in child processes."""
+        from windtunnel.emulate import pytest_hooks
+
+        pytest_hooks.end()
+
 
 def _options_of(item: Any) -> dict[str, Any]:
     """Return the options of a test's markers; the closest one overrides the others. Fails the test for a wrong one."""
@@ -311,13 +329,13 @@ def _under_test(
     request: pytest.FixtureRequest, opened: Accelerator, options: Mapping[str, Any], schedule: int | None
 ) -> Iterator[None]:
     """Arm the faults of a test's marker; fail the test for what it leaves, and for findings that it hides."""
-    _note_expected_findings()
+    note_expected_findings()
     seed, faults = options.get("seed"), options.get("faults", ())
     before = opened.seed
     opened.seed = request.config.getoption("--accelerator-seed") if seed is None else seed
     tested = _UnderTest(
         opened, opened.seed, _interval(request, options), schedule, opened.start_trace(), _usage(opened),
-        len(opened.injected_faults), len(opened.findings),
+        len(opened.injected_faults),
     )  # fmt: skip
     request.node.stash[_DEVICE] = tested
     try:
@@ -327,7 +345,7 @@ def _under_test(
     finally:
         opened.context.stop_trace(tested.trace)
         opened.seed = before
-    hidden = _hidden(tested, options)
+    hidden = hidden_findings(tested.accelerator.findings, options)
     if options.get("leaks") == "error" and leak is not None:
         pytest.fail(str(leak), pytrace=False)
     if hidden and not request.node.stash.get(_FAILED, False):
@@ -337,58 +355,6 @@ def _under_test(
 def _usage(opened: Accelerator) -> tuple[float, float, int, int]:
     """Return the clock (s), the energy (J), the launches and the copied bytes so far."""
     return opened.clock_s, opened.energy_j, opened.counters.launches, opened.counters.copied_bytes
-
-
-def _hidden(tested: _UnderTest, options: Mapping[str, Any]) -> str:
-    """Return what is wrong with a test that catches findings; empty if nothing is. Each finding counts once."""
-    found = tested.accelerator.findings[tested.judged :]
-    tested.judged += len(found)
-    hidden = [f"{type(one).__name__}: {one}" for one in found if not one.expected]
-    if not hidden or options.get("findings") == "ignore":
-        return ""
-    return "\n".join([
-        "the test catches a finding; one that it expects belongs into pytest.raises(...), and "
-        "@pytest.mark.accelerator(findings='ignore') accepts all:",
-        *hidden,
-    ])  # fmt: skip
-
-
-def _note_expected_findings() -> None:
-    """Let ``pytest.raises`` and ``TestCase.assertRaises`` mark the findings that end in them as expected.
-
-    pytest has no hook for it, so their method ``__exit__`` is wrapped, once in a process.
-    """
-    from unittest import TestCase
-
-    groups = [pytest.RaisesGroup(Exception)] if hasattr(pytest, "RaisesGroup") else []  # pytest 8.4
-    for context in (pytest.raises(Exception), TestCase().assertRaises(Exception), *groups):
-        kind: Any = type(context)
-        if not hasattr(kind.__exit__, "notes_findings"):
-            kind.__exit__ = _noting(kind.__exit__)
-
-
-def _noting(leave: Any) -> Any:
-    @wraps(leave)
-    def leave_and_note(context: Any, kind: Any, value: Any, traceback: Any) -> Any:
-        is_expected = leave(context, kind, value, traceback)
-        if is_expected:
-            _mark_expected(value)
-        return is_expected
-
-    leave_and_note.notes_findings = True  # type: ignore[attr-defined]
-    return leave_and_note
-
-
-def _mark_expected(error: BaseException | None) -> None:
-    """Mark a finding, also in a group, or as the cause of another exception."""
-    from windtunnel.core.errors import Finding
-
-    while error is not None:
-        if isinstance(error, Finding):
-            error.expected = True
-        for one in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
-            _mark_expected(one)
-        error = error.__cause__
 
 
 @pytest.fixture
@@ -498,7 +464,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         limits = {name: options[name] for name in _LIMITS if name in options}
         with tested.accelerator.expect(**limits) if limits else nullcontext():
             yield
-    hidden = _hidden(tested, options)
+    hidden = hidden_findings(tested.accelerator.findings, options)
     if hidden:
         pytest.fail(hidden, pytrace=False)
 
@@ -507,6 +473,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add the state of the device, the seed and a timeline to the report of a failing test."""
     hidden: list[dict[str, object]] = []
+    if call.excinfo is not None:
+        mark_expected(call.excinfo.value)  # pytest reports it, as a failure or as one that xfail expects
     if call.excinfo is not None and _DEVICE in item.stash:
         hidden = _internal_modules(call.excinfo)
     for module in hidden:

@@ -172,6 +172,37 @@ def test_what_is_written_in_part_is_read_back():
     result = np.zeros(4)
     with pytest.raises(errors.UninitializedRead):
         double[1, 4](cuda.Out(result))
+
+
+@pytest.mark.xfail(raises=errors.OutOfBounds, strict=True)
+def test_known_finding():
+    double[1, 9](np.ones(8))
+
+
+@pytest.fixture
+def broken():
+    double[1, 9](np.ones(8))
+
+
+def test_broken_fixture(broken):
+    pass
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    test_caught_finding()
+
+
+def test_hiding_fixture(prepared):
+    pass
+
+
+def test_hiding_child_process():
+    import os
+    if os.fork() == 0:
+        test_caught_finding()
+        os._exit(0)
+    os.wait()
 """
 )
 
@@ -182,7 +213,7 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
     (tmp_path / "test_memory.py").write_text(page.partition("```python test_memory.py\n")[2].partition("```")[0])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp", "--emulate", "numba"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert re.search(r"^3 failed, 11 passed.* 2 errors", done.stdout, re.M), done.stdout
+    assert re.search(r"^4 failed, 12 passed, 1 xfailed.* 4 errors", done.stdout, re.M), done.stdout
     assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
     assert "windtunnel/emulator" not in done.stdout
     assert "does not take 'launchs'" in done.stdout and "did you mean 'launches'?" in done.stdout
@@ -190,6 +221,10 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
         assert f"PASSED test_kernels.py::{name}" in done.stdout
     assert "the test catches a finding" in done.stdout and "OutOfBounds: double on h100-sxm-80gb" in done.stdout
     assert "never occurred: hang" in done.stdout
+    assert (
+        "\nin a child process: OutOfBounds: double on h100-sxm-80gb" in done.stdout
+        and "ERROR at teardown of test_broken" not in done.stdout
+    )
     listed = subprocess.run(
         [*command, "--accelerator-schedules", "3", "--collect-only"],
         cwd=tmp_path, capture_output=True, text=True, check=False,

@@ -57,7 +57,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         "app", "core", "scenario", "placement", "backends", "simulation", "library", "report", "windtunnel_models",
     },
-    "pytest_plugin": {"core", "runtime", "simulation", "library", "emulate"},
+    "pytest_findings": {"core"},
+    "pytest_plugin": {"core", "runtime", "simulation", "library", "emulate", "pytest_findings"},
     "__main__": {"cli"},
 }  # fmt: skip
 # The same within packages that have packages of their own. Modules that stand directly in the package are "".

@@ -236,7 +236,7 @@ class Finding(WindtunnelError):
         self.schedule: int | None = None
         """The seed of the schedule of threads in which it was found; None for the default schedule."""
         self.expected = False
-        """Whether a test has stated that it expects the finding, such as with ``pytest.raises``."""
+        """Whether a test expects the finding, such as with ``pytest.raises``, or pytest has reported it."""
 
     def under(self, schedule: int) -> None:
         """Record the seed of the schedule in which it was found."""

@@ -75,6 +75,8 @@ class Expressions(Operators):
             target = node.referred
             if target is not None and target.kind in ("FUNCTION_DECL", "CXX_METHOD"):
                 return self.function_pointer(node, target)
+            if target is None and node.kids and not isinstance(node.type, Number):
+                return self.value(node.kids[-1])  # the pointer or the function that is a template's argument
             constant = self._named_constant(node)
             if constant is not None:
                 return constant

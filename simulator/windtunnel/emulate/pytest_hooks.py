@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from windtunnel.core.errors import InputError, WindtunnelError, list_choices, nearest
+from windtunnel.core.errors import Finding, InputError, WindtunnelError, list_choices, nearest
 from windtunnel.emulate import children, session
 from windtunnel.emulate.hooks import INTERFACES, install
 from windtunnel.runtime.accelerator import Accelerator
@@ -69,6 +69,16 @@ def device_of_test(
         session.begin(before)
 
 
-def device_of_all() -> str:
-    """Return the name of the device of all tests."""
-    return session.current.device
+def findings_of_children() -> list[str]:
+    """Return the findings in child processes since the last call."""
+    return [f"in a child process: {text}" for text in children.take_findings()]
+
+
+def end() -> None:
+    """Remove what `begin` has made."""
+    children.end()
+
+
+def findings_of_all() -> list[Finding]:
+    """Return the findings on the device of all tests so far."""
+    return session.current.findings

@@ -48,7 +48,11 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
     for caught in found:
         if caught is not shown:
             sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}\n")
-    return 1 if found else status
+    of_children = children.take_findings()
+    for text in of_children:
+        sys.stderr.write(f"windtunnel: in a child process: {text}\n")
+    children.end()
+    return 1 if found or of_children else status
 
 
 def _status(ended: SystemExit) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from windtunnel.core.errors import Finding
+from windtunnel.emulate import children
 from windtunnel.library.devices import open_device
 from windtunnel.runtime.accelerator import Accelerator
 
@@ -34,6 +35,8 @@ class Session:
         opened = self._opened.get(index)
         if opened is None or opened.closed:
             opened = self._opened[index] = open_device(self.device, **self.options)
+            context: Any = opened.context
+            context.on_finding = children.note
         return opened
 
     @property

@@ -14,6 +14,8 @@ except ImportError:
 else:
     begin()
 # The environment's own module of this name, if it has one.
-sys.modules.pop("sitecustomize", None)
+_THIS = sys.modules.pop("sitecustomize", None)
 with contextlib.suppress(ImportError):
     importlib.import_module("sitecustomize")
+if _THIS is not None:
+    sys.modules.setdefault("sitecustomize", _THIS)  # Python expects one there

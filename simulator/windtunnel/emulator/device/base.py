@@ -79,6 +79,8 @@ class EmulatedDevice:
         self.order = StreamOrder(self.host, self.info.name) if checked else None
         self.findings: list[Finding] = []
         """The findings that were raised, in order."""
+        self.on_finding: Callable[[Finding], None] | None = None
+        """What is told of each finding."""
         self.duration_scale = 1.0
         """The factor on the duration of work that is enqueued now; see ``scale_durations``."""
         self.rings: list[RunningRing] = []
@@ -209,4 +211,6 @@ class EmulatedDevice:
     def found(self, finding: Finding) -> Finding:
         """Record a finding, and return it to be raised."""
         self.findings.append(finding)
+        if self.on_finding is not None:
+            self.on_finding(finding)
         return finding

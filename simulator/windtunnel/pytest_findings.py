@@ -1,0 +1,73 @@
+"""Which findings a test expects, and which it hides: for the pytest plugin. See docs/testing.md."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from windtunnel.core.errors import Finding
+
+
+def hidden_findings(findings: Sequence[Finding], options: Mapping[str, Any], others: Sequence[str] = ()) -> str:
+    """Return what is wrong with a test that catches findings; empty if nothing is. Each finding counts once.
+
+    A device that several tests share may have findings of code that ran before the test, such as a fixture of a module.
+    ``others``: findings of child processes.
+    """
+    hidden = list(others)
+    for one in findings:
+        if not one.expected:
+            hidden.append(f"{type(one).__name__}: {one}")
+            one.expected = True
+    if not hidden or options.get("findings") == "ignore":
+        return ""
+    return "\n".join([
+        "the test catches a finding, or a fixture, a thread or code before the test does; one that is expected belongs "
+        "into pytest.raises(...), and @pytest.mark.accelerator(findings='ignore') accepts all:",
+        *hidden,
+    ])  # fmt: skip
+
+
+def note_expected_findings() -> None:
+    """Let ``pytest.raises`` and ``TestCase.assertRaises`` mark the findings that end in them as expected.
+
+    pytest has no hook for it, so their method ``__exit__`` is wrapped, once in a process.
+    """
+    from unittest import TestCase
+
+    groups = [pytest.RaisesGroup(Exception)] if hasattr(pytest, "RaisesGroup") else []  # pytest 8.4
+    for context in (pytest.raises(Exception), TestCase().assertRaises(Exception), *groups):
+        kind: Any = type(context)
+        if not hasattr(kind.__exit__, "notes_findings"):
+            kind.__exit__ = _noting(kind.__exit__)
+
+
+def _noting(leave: Any) -> Any:
+    @wraps(leave)
+    def leave_and_note(context: Any, kind: Any, value: Any, traceback: Any) -> Any:
+        is_expected = leave(context, kind, value, traceback)
+        if is_expected:
+            mark_expected(value)
+        return is_expected
+
+    leave_and_note.notes_findings = True  # type: ignore[attr-defined]
+    return leave_and_note
+
+
+def mark_expected(error: BaseException | None) -> None:
+    """Mark a finding, also in a group, or as the cause of another exception."""
+    if "windtunnel.core.errors" not in sys.modules:
+        return
+    from windtunnel.core.errors import Finding
+
+    while error is not None:
+        if isinstance(error, Finding):
+            error.expected = True
+        for one in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+            mark_expected(one)
+        error = error.__cause__
