@@ -175,15 +175,19 @@ PROGRAMS: dict[str, tuple[str, Any]] = {
         __device__ int numbers[3] = {5, 6, 7};
         struct Entry { int code; operation act; const int *at; };
         __constant__ Entry entries[2] = {{3, multiply, numbers + 1}, {4, add, numbers}};
+        __device__ int applied(operation f, int a) { return f(a, 1); }
+        template <operation F> __device__ int pass(int a) { return F(a, 1) + applied(F, a); }
+        template <int F(int, int), int *AT> __device__ int shifted(int a) { return F(a, *AT); }
         __global__ void k(int *out) {
             int t = threadIdx.x;
             operation local[2] = {multiply, add};
             out[t] = table[t % 2](t, 2) + local[t % 2](10, 20);
             for (const Entry &one : entries)
                 if (one.code == 3 + t % 2) out[t] += one.act(1000, *one.at);
+            out[t] += pass<add>(t) + shifted<multiply, numbers>(t);
         }
         """,
-        lambda t: np.where(t % 2, 2 * t + 30 + 1005, t + 2 + 200 + 6000),
+        lambda t: np.where(t % 2, 2 * t + 30 + 1005, t + 2 + 200 + 6000) + 2 * (t + 1) + 5 * t,
     ),
     "matrices of a warp": (
         """

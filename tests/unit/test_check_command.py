@@ -425,6 +425,10 @@ def test_arguments_that_are_not_given_are_made_from_the_signature(check: Command
     }
     """
     assert check(source, "--grid", "2", "--block", "64")[:1] == (0,)
+    pitch = "__global__ void k(float *x, int pitch) { x[threadIdx.x + blockIdx.x * pitch] = 1; }"
+    code, out, _ = check(pitch, "--grid", "2", "--block", "64")
+    assert code == 1 and "'x' is not given, so it is made up: --arg x=random:N states its size" in out
+    assert "made up" not in check(pitch, "--grid", "2", "--block", "64", "--arg", "x=ones:128")[1]
 
 
 def test_an_assertion_that_fails_is_a_finding(check: Command) -> None:

@@ -406,6 +406,16 @@ def test_elements_that_nothing_has_written_are_found_when_they_are_computed_with
         with pytest.raises(errors.UninitializedRead):
             attempt()
     np.testing.assert_array_equal(array.get(), [1] * 4 + [np.nan] * 6)  # a part was written
+    mask = cp.arange(4) % 2 == 0
+    for write in (
+        lambda a: cp.add(cp.ones(4), 1, out=a, where=mask),
+        lambda a: cp.copyto(a, 2, where=mask),
+        lambda a: cp.putmask(a, mask, 2),
+        lambda a: cp.place(a, mask, cp.array([2.0])),
+        lambda a: cp.fill_diagonal(a.reshape(2, 2), 2),
+    ):
+        write(masked := cp.empty(4))  # reads none of the others
+        assert masked[0] == 2 and np.isnan(masked.get()).sum() == 2
     for never in (cp.empty(64), array[5:], cp.empty((4, 4))[::2, 1], copied[6]):
         with pytest.raises(errors.UninitializedRead, match="copies .* bytes, which nothing has written"):
             never.get()

@@ -36,6 +36,7 @@ from windtunnel.core.errors import (
     Finding,
     InputError,
     Location,
+    OutOfBounds,
 )
 from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.ctype import Void, member_name
@@ -389,10 +390,13 @@ def _run(
     ``elements``: the number of elements of what is not stated; by default that of the threads.
     """
     profile, found = Profile(device), None
+    made_up: set[str] = set()
     try:
         with open_device(device, schedule=schedule, strict=strict) as accelerator, accelerator.profile() as profile:
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
+                pointers = {p.name for p in kernel.parameters if p.kind == "pointer"}
+                made_up = pointers - {*request.arguments, *buffers}
                 arguments = arguments_of(accelerator, kernel, request, buffers, elements)
                 accelerator.launch(
                     Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
@@ -400,6 +404,8 @@ def _run(
             accelerator.synchronize()
     except Finding as finding:
         size = f"; in a launch with {elements:,} elements, fewer than the threads" if elements is not None else ""
+        if elements is None and isinstance(finding, OutOfBounds) and finding.array in made_up:
+            size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
         place = finding.file or "", tuple(finding.lines), finding.columns
         found = Found(type(finding).__name__, *place, f"{finding}{size}")
         if isinstance(finding, (Deadlock, BarrierDivergence)):

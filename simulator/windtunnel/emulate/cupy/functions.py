@@ -53,14 +53,14 @@ class ufunc:  # noqa: N801  CuPy's name
         mask = kwargs.pop("where")
         arguments = Arguments()
         given, shown = [arguments.taken(one) for one in args], arguments.taken(mask)
-        view = arguments.taken(out)
+        view = out.device_view()
 
         def compute() -> Any:
             made = view.copy()
             self._plain(*given, out=made, where=shown, **kwargs)
             return made
 
-        return written(f"cupy_{self.name}", out, compute, arguments.arrays)
+        return written(f"cupy_{self.name}", out, compute, arguments.arrays, np.broadcast_to(shown, out.shape))
 
     def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
         """Reduce an array along an axis."""
@@ -177,7 +177,15 @@ def copyto(dst: ndarray, src: Any, casting: str = "same_kind", where: Any = None
     if where is None:
         dst[...] = src
         return
-    dst[...] = FUNCTIONS["where"](where, src, dst)
+    arguments, view = Arguments(), dst.device_view()
+    values, shown = arguments.taken(src), arguments.taken(where)
+
+    def compute() -> Any:
+        made = view.copy()
+        np.copyto(made, values, casting=rule, where=shown)
+        return made
+
+    written("cupy_copyto", dst, compute, arguments.arrays, np.broadcast_to(shown, dst.shape))
 
 
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = None) -> ndarray:
@@ -197,27 +205,29 @@ def put(a: ndarray, ind: Any, v: Any, mode: str = "wrap") -> None:
 def place(arr: ndarray, mask: ndarray, vals: ndarray) -> None:
     """Set the elements where a mask is set."""
     arguments = Arguments()
-    view, shown, values = (arguments.taken(one) for one in (arr, mask, vals))
+    view = arr.device_view()
+    shown, values = arguments.taken(mask), arguments.taken(vals)
 
     def compute() -> Any:
         made = view.copy()
         np.place(made, shown, values)
         return made
 
-    written("cupy_place", arr, compute, arguments.arrays)
+    written("cupy_place", arr, compute, arguments.arrays, shown.reshape(arr.shape))
 
 
 def putmask(a: ndarray, mask: ndarray, values: Any) -> None:
     """Set the elements where a mask is set."""
     arguments = Arguments()
-    view, shown, given = (arguments.taken(one) for one in (a, mask, values))
+    view = a.device_view()
+    shown, given = arguments.taken(mask), arguments.taken(values)
 
     def compute() -> Any:
         made = view.copy()
         np.putmask(made, shown, given)
         return made
 
-    written("cupy_putmask", a, compute, arguments.arrays)
+    written("cupy_putmask", a, compute, arguments.arrays, shown.reshape(a.shape))
 
 
 def choose(a: ndarray, choices: Any, out: Any = None, mode: str = "raise") -> Any:
@@ -227,15 +237,17 @@ def choose(a: ndarray, choices: Any, out: Any = None, mode: str = "raise") -> An
 
 def fill_diagonal(a: ndarray, val: Any, wrap: bool = False) -> None:
     """Set the elements of the diagonal."""
-    arguments = Arguments()
-    view, value = arguments.taken(a), arguments.taken(val)
+    arguments, view = Arguments(), a.device_view()
+    value = arguments.taken(val)
+    diagonal = np.zeros(a.shape, bool)
+    np.fill_diagonal(diagonal, True, wrap)
 
     def compute() -> Any:
         made = view.copy()
         np.fill_diagonal(made, value, wrap)
         return made
 
-    written("cupy_fill_diagonal", a, compute, arguments.arrays)
+    written("cupy_fill_diagonal", a, compute, arguments.arrays, diagonal)
 
 
 FUNCTIONS.update(

@@ -189,8 +189,13 @@ def matmul_flops(left: Any, right: Any) -> float:
     return float(2.0 * batch * rows * columns * shapes[0][-1])
 
 
-def written(name: str, array: ndarray, compute: Callable[[], Any], reads: Sequence[ndarray] = ()) -> ndarray:
-    """Enqueue the computation of all elements of an array, and return it."""
+def written(
+    name: str, array: ndarray, compute: Callable[[], Any], reads: Sequence[ndarray] = (), selected: Any = None
+) -> ndarray:
+    """Enqueue the computation of an array, and return it.
+
+    ``selected``: a mask of the elements that are written; None for all. ``compute`` returns the others as they are.
+    """
     view = array.device_view()
 
     def action() -> None:
@@ -198,6 +203,9 @@ def written(name: str, array: ndarray, compute: Callable[[], Any], reads: Sequen
 
     if array.size:
         enqueue(
-            name, action, [(one.allocation, one.device_view(), None) for one in reads], [(array.allocation, view, None)]
+            name,
+            action,
+            [(one.allocation, one.device_view(), None) for one in reads],
+            [(array.allocation, view, selected)],
         )
     return array
