@@ -258,7 +258,9 @@ def test_cuda_of_older_and_newer_programs_is_read(check: Command) -> None:
         when[i] = start;
         int sum = total(cg::this_thread_block(), held, i);
         int only;
-        if (i == 0) only = sum;
+        unsigned first;
+        if (i == 0) { only = sum; first = 7; }
+        assert(__shfl_sync(~0u, (int)first, 0) == 7);
         assert(__shfl_sync(~0u, only, 0) == 496 && std::is_integral<int>::value);
         int e;
         assert(frexpf(12.0f, &e) == 0.75f && e == 4 && remquof(7.5f, 2.0f, &e) == -0.5f && e == 4);

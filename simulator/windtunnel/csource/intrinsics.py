@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from windtunnel.csource import build
@@ -392,10 +393,7 @@ class Intrinsics(Mathematics):
         mask: ir.Expr = build.literal(line, 0xFFFFFFFF, U32)
         if masked:
             mask, arguments = self.hold(self._mask(arguments[0])), arguments[1:]
-        value = self.number(arguments[0])
-        if isinstance(value, ir.Variable):
-            value = ir.Variable(value.line, value.name, type=value.type, copied=True)
-        value = self.hold(value)
+        value = _unset(self.hold(_unset(self.number(arguments[0]))))
         lane = self.hold(build.converted(self.number(arguments[1]), I32))
         width = build.converted(self.number(arguments[2]), I32) if len(arguments) > 2 else build.literal(line, 32, I32)
         assert value.type is not None  # noqa: S101  all expressions here have types
@@ -467,6 +465,13 @@ class Intrinsics(Mathematics):
         line = self.line(node)
         self.emit(ir.Require(line, build.literal(line, False, BOOL), ASSERTION, "the trap is reached"))
         return None
+
+
+def _unset(e: ir.Expr) -> ir.Expr:
+    """Return a number that a lane may pass to a shuffle without having set it."""
+    if isinstance(e, ir.Variable):
+        return ir.Variable(e.line, e.name, type=e.type, copied=True)
+    return replace(e, operand=_unset(e.operand)) if isinstance(e, ir.Convert) else e
 
 
 def _text(node: Node) -> str | None:
