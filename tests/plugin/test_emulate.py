@@ -198,11 +198,8 @@ def test_hiding_fixture(prepared):
 
 
 def test_hiding_child_process():
-    import os
-    if os.fork() == 0:
-        test_caught_finding()
-        os._exit(0)
-    os.wait()
+    import subprocess
+    subprocess.run([sys.executable, "-c", "import test_kernels as t; t.test_caught_finding()"], check=True)
 """
 )
 

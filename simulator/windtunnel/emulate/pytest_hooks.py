@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from windtunnel.core.errors import Finding, InputError, WindtunnelError, list_choices, nearest
-from windtunnel.emulate import children, session
+from windtunnel.emulate import child_findings, children, session
 from windtunnel.emulate.hooks import INTERFACES, install
 from windtunnel.runtime.accelerator import Accelerator
 
@@ -71,12 +71,12 @@ def device_of_test(
 
 def findings_of_children() -> list[str]:
     """Return the findings in child processes since the last call."""
-    return [f"in a child process: {text}" for text in children.take_findings()]
+    return [f"in a child process: {text}" for text in child_findings.take()]
 
 
 def end() -> None:
     """Remove what `begin` has made."""
-    children.end()
+    child_findings.end()
 
 
 def findings_of_all() -> list[Finding]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.core.errors import InputError
-from windtunnel.emulate import children, session
+from windtunnel.emulate import child_findings, children, session
 from windtunnel.emulate.hooks import available, install
 
 _INTERNAL = str(Path(__file__).resolve().parents[1])
@@ -48,10 +48,10 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
     for caught in found:
         if caught is not shown:
             sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}\n")
-    of_children = children.take_findings()
+    of_children = child_findings.take()
     for text in of_children:
         sys.stderr.write(f"windtunnel: in a child process: {text}\n")
-    children.end()
+    child_findings.end()
     return 1 if found or of_children else status
 
 

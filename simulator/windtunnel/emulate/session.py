@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from windtunnel.core.errors import Finding
-from windtunnel.emulate import children
+from windtunnel.emulate import child_findings
 from windtunnel.library.devices import open_device
 from windtunnel.runtime.accelerator import Accelerator
 
@@ -36,7 +36,7 @@ class Session:
         if opened is None or opened.closed:
             opened = self._opened[index] = open_device(self.device, **self.options)
             context: Any = opened.context
-            context.on_finding = children.note
+            context.on_finding = child_findings.note
         return opened
 
     @property
