@@ -14,7 +14,7 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
-from windtunnel.language.numba.intrinsics import IntrinsicReader
+from windtunnel.language.numba.libdevice_reader import LibdeviceReader
 from windtunnel.language.numba.values import Const, Cplx, Num, Tup, Value, View, literal
 from windtunnel.language.types import BOOL, F32, F64, I32, I64, U64
 
@@ -48,7 +48,7 @@ _NUMPY_REDUCTIONS = (
 )  # fmt: skip
 
 
-class FunctionReader(IntrinsicReader):
+class FunctionReader(LibdeviceReader):
     """Reads calls of mathematical functions."""
 
     def reduced(self, node: ast.Call, name: str, owner: View, given: list[Value]) -> Value:
