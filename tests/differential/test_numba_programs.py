@@ -25,7 +25,6 @@ CONTRACTED = {
 """NVVM contracts a product and a sum to one fused operation."""
 DIFFERS = {
     "arithmetic.fastmath": "wrong",  # approximations of fastmath
-    "libraries.libdevice": "raises",  # a function that the list of libdevice lacks, refused by name
     "errors.text_in_a_kernel": "raises",  # text is refused by name
     # What ended without an error on the GPU, although it is one.
     "errors.wrong_number_of_arguments": "raises",

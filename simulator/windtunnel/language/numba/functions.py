@@ -66,6 +66,8 @@ class FunctionReader(LibdeviceReader):
         reduction = {"amax": "max", "amin": "min"}.get(name, name)
         if from_numpy and reduction in _NUMPY_REDUCTIONS and len(given) == 1 and isinstance(given[0], View):
             return self.reduced(node, reduction, given[0], [])
+        if function is np.count_nonzero and len(given) == 1 and not isinstance(given[0], View):
+            return Num(converted(truth(self.numeric(node, given[0])), I64))
         on_arrays = any(isinstance(value, View) and value.dims for value in given)
         if from_numpy and name in _NUMPY_OPERATORS and len(given) == 2 and not on_arrays:
             ordered = _NUMPY_OPERATORS[name] in ("<", "<=", ">", ">=")
