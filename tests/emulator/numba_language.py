@@ -2,14 +2,17 @@
 
 import io
 import math
+import multiprocessing
 import pickle
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from statistics import NormalDist
 
 import numpy as np
 from numba import cuda, types
 from numba.cuda import bf16, float32, float64, int32, vectorize
 from numba.cuda.core import errors
+from numba.cuda.extending import overload
 from numba.cuda.np import numpy_support
 from numba.cuda.types import bfloat16
 
@@ -121,6 +124,70 @@ def program_libdevice() -> None:
     assert single[5].tolist() == [narrow[0], 1, 0, 0]
     assert single[7].tobytes() == a.tobytes() and single[8].tobytes() == np.float32(np.float16(narrow)).tobytes()
     assert np.allclose(single[6], np.sqrt(third**2 + 1), rtol=1e-7, equal_nan=True)
+
+
+def program_overloads_take_constants_and_functions_of_the_kernel() -> None:
+    def chosen(number, function):
+        raise NotImplementedError
+
+    @overload(chosen)
+    def choose(number, function):
+        if isinstance(number, types.IntegerLiteral):
+            return lambda number, function: function(number) + 0.5
+        return lambda number, function: function(number)
+
+    @cuda.jit
+    def kernel(got, wide):
+        def tenfold(x):
+            return x * 10
+
+        got[0] = chosen(4, tenfold)
+        got[1] = chosen(got[2], tenfold)
+        got[2] = np.count_nonzero(wide) + np.count_nonzero(0.0)
+
+    got = np.array([0.0, 0.0, 7.0])
+    kernel[1, 1](got, 2.5)
+    assert got.tolist() == [40.5, 70, 1]
+
+
+def in_a_forked_process() -> str:
+    try:
+        cuda.to_device(np.arange(3))
+    except cuda.cudadrv.driver.CudaDriverError as error:
+        return str(error)
+    return "nothing was raised"
+
+
+def program_processes() -> None:
+    device = cuda.to_device(np.arange(3))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        assert pool.submit(in_a_forked_process).result() == "CUDA initialized before forking"
+    for handle in (device.get_ipc_handle, lambda: cuda.current_context().get_ipc_handle(device.gpu_data)):
+        try:
+            handle()
+        except Exception as error:
+            assert "get_ipc_handle" in str(error) and "one process" in str(error)
+        else:
+            raise AssertionError("a handle for other processes was made")
+
+
+def program_types() -> None:
+    @cuda.jit("void(float64[::1])")
+    def kernel(a):
+        tile = cuda.shared.array((2, 3), np.int16)
+        tile[0, 0] = 3
+        half = a[0] / 2
+        a[0] = half + tile[0, 0]
+
+    (compiled,) = kernel.overloads.values()
+    found = compiled._type_annotation.typemap
+    assert found["tile"] == types.Array(types.int16, 2, "C") and found["half"] == types.float64
+    try:
+        kernel[1, 1](np.array("2010", dtype="datetime64[10Y]"))
+    except errors.TypingError as error:
+        assert "Unsupported array dtype: datetime64[10Y]" in str(error)
+    else:
+        raise AssertionError("a date of no unit of Numba was passed")
 
 
 def program_dynamic_memory_of_two_types() -> None:

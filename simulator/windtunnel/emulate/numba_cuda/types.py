@@ -79,7 +79,8 @@ def type_of(value: Any) -> Any:
     return typing.typeof.typeof(value, typing.typeof.Purpose.argument)
 
 
-def _numba_number(name: str) -> Any:
+def numba_number(name: str) -> Any:
+    """Return Numba's type of numbers of a name."""
     return bfloat16 if name == "bfloat16" else getattr(nb, name)
 
 
@@ -90,9 +91,9 @@ def numba_type_of(value: Any) -> Any:
 
     match value:
         case Num() | Cplx():
-            return _numba_number(rules.name_of(value.type))
+            return numba_number(rules.name_of(value.type))
         case View(dims=dims):
-            element = _numba_number(rules.name_of(value.element))
+            element = numba_number(rules.name_of(value.element))
             return nb.Array(element, len(dims), "C") if dims else element
         case Tup(items=items):
             return nb.BaseTuple.from_types(tuple(numba_type_of(item) for item in items))
