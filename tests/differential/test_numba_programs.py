@@ -16,7 +16,7 @@ PROGRAMS = Path(__file__).parent / "numba_programs.py"
 CLOSE = {
     "arithmetic.powers", "arithmetic.math_functions_float32", "arithmetic.math_functions_float64",
     "arithmetic.math_functions_of_two", "arithmetic.numpy_functions", "arithmetic.numpy_functions_of_two",
-    "arithmetic.round_and_its_kin", "libraries.random_numbers", "libraries.cbrt",
+    "arithmetic.round_and_its_kin", "libraries.random_numbers", "libraries.cbrt", "libraries.libdevice",
 }  # fmt: skip
 """Functions of NVIDIA's libraries differ in the last digits; or the sign of a zero or a NaN."""
 CONTRACTED = {

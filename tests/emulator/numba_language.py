@@ -44,7 +44,7 @@ def program_libdevice() -> None:
     from numba.cuda import libdevice
 
     @cuda.jit
-    def kernel(x, narrow, a, b, n, whole, real, single):
+    def kernel(x, narrow, a, b, n, wild, whole, real, single):
         i = cuda.grid(1)
         whole[0, i] = libdevice.float_as_int(narrow[i])
         whole[1, i] = libdevice.double_as_longlong(x[i])
@@ -65,6 +65,9 @@ def program_libdevice() -> None:
         whole[16, i] = libdevice.ilogb(x[i])
         whole[17, i] = libdevice.llround(x[i])
         whole[18, i] = libdevice.llrint(x[i])
+        whole[19, i] = libdevice.double2int_rn(wild[i])
+        whole[20, i] = libdevice.float2uint_rz(wild[i])
+        whole[21, i] = libdevice.float2ll_rd(wild[i])
         real[0, i] = libdevice.hiloint2double(a[i], b[i])
         real[1, i] = libdevice.powi(x[i], i - 2)
         real[2, i] = libdevice.scalbn(x[i], -i)
@@ -85,8 +88,8 @@ def program_libdevice() -> None:
     x = np.array([0.75, -2.5, 3.5, 1e-300])
     narrow, n = np.array([0.3, 7, -3, np.nan], np.float32), np.array([2**62 + 5, -3, 1 << 40, 7])
     a, b = np.array([-5, 2**31 - 1, 0x12345678, 100], np.int32), np.array([3, 2**31 - 3, -(2**31), -7], np.int32)
-    whole, real, single = np.zeros((19, 4), np.int64), np.zeros((7, 4)), np.zeros((9, 4), np.float32)
-    kernel[1, 4](x, narrow, a, b, n, whole, real, single)
+    whole, real, single = np.zeros((22, 4), np.int64), np.zeros((7, 4)), np.zeros((9, 4), np.float32)
+    kernel[1, 4](x, narrow, a, b, n, np.array([1e20, np.nan, -5.5, 7.75]), whole, real, single)
     row, of = [int(one) for one in a], list(zip(map(int, a), map(int, b), strict=True))
     low, high, wide = 2**32 - 1, 2**64 - 1, [int(one) for one in n]
 
@@ -103,6 +106,7 @@ def program_libdevice() -> None:
         [signed(signed(p, 24) * signed(q, 24)) for p, q in of],
         [signed((p & 0xFFFFFF) * (q & 0xFFFFFF)) for p, q in of], [signed(3 * 10**9 + i) for i in range(4)],
         [-1, 1, 1, -997], [1, -3, 4, 0], [1, -2, 4, 0],
+        [2**31 - 1, -(2**31), -6, 8], [-1, 0, 0, 7], [2**63 - 1, -(2**63), -6, 7],
     ]  # fmt: skip
     assert whole.tolist() == wanted
     bits = [(p & low) << 32 | (q & low) for p, q in of]

@@ -49,7 +49,7 @@ class LibdeviceReader(IntrinsicReader):
         source, way = name.split(":")
         (value,) = self._arguments_of(node, given, SCALARS[source])
         if kind.kind != "float":
-            return Num(_signed(converted(_function(_WAYS[way], value), kind)))
+            return Num(_signed(_saturated(self.hold(_function(_WAYS[way], value)), kind)))
         return Num(_directed(value, way, kind))
 
     def _predicate_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
@@ -170,6 +170,21 @@ def _function(name: str, *given: ir.Expr) -> ir.Expr:
 def _signed(e: ir.Expr) -> ir.Expr:
     """Return the bits of an integer as a signed one, which all results of libdevice are to Numba."""
     return converted(e, {U32: I32, U64: I64}.get(e.type, e.type)) if e.type is not None else e
+
+
+def _saturated(x: ir.Expr, kind: Scalar) -> ir.Expr:
+    """Return a whole number as the nearest integer of a type. What is no number becomes what PTX says of ``cvt``."""
+    assert x.type is not None  # noqa: S101  it was converted
+    line, bits = x.line, kind.bits
+    least, beyond = (0, 2**bits) if kind.kind == "uint" else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    narrow = x.type != F64 and bits == 32
+    none = 0 if narrow else 2 ** (bits - 1) if kind.kind == "uint" else least
+    made: ir.Expr = converted(x, kind)
+    for op, bound, value in ((">=", beyond, beyond - 1), ("<", least, least), ("!=", None, none)):
+        limit = copy(x) if bound is None else literal(line, float(bound), x.type)
+        wrong = ir.Binary(line, op, copy(x), limit, type=BOOL)
+        made = ir.Select(line, wrong, literal(line, value, kind), made, type=kind)
+    return made
 
 
 def _bits_as(e: ir.Expr, kind: Scalar) -> ir.Expr:
