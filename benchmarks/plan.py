@@ -4,8 +4,8 @@
 
 Measures whole commands `windtunnel plan SCENARIO --format json`. The processor time of the process and of its workers
 depends less on what else the machine does than the wall time; on two idle cores, a plan with two workers takes little
-more than half of it. With --baseline the same is measured with the sources of another checkout, in turn, and compared;
-the plans must then be the same but for the versions that they state.
+more than half of it. With --baseline the same is measured with the sources of another checkout, in turn; the table then
+says which parts of the plans differ. Linux only: elsewhere the time of the workers cannot be seen.
 
 The grid is three SKUs by four groups by four token budgets, with the two hours of the Azure traces in one scenario.
 """
@@ -13,6 +13,8 @@ The grid is three SKUs by four groups by four token budgets, with the two hours 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -24,6 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "scenarios" / "traces"
 GRID: dict[str, Any] = {
@@ -60,9 +63,15 @@ def measured(scenario: Path, sources: Path, workers: int) -> tuple[dict[str, flo
     paths = [str(sources / part) for part in ("simulator", "device_models")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*paths, str(sources)])}
     command = [sys.executable, "-m", "windtunnel", "plan", str(scenario), "--workers", str(workers), "--format", "json"]
+    # The server that workers are forked from outlives the command and becomes a child of this process.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - began
+    wall_s = time.monotonic() - began
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode not in (0, 1):
         sys.exit(done.stderr)
     plan = json.loads(done.stdout)
@@ -93,7 +102,7 @@ def main() -> None:
         "| plan | sources | processor time (s) | of the baseline's | wall time (s) | fleets | ended early | runs |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    load = os.getloadavg()[0]
+    load, same = os.getloadavg()[0], list[str]()
     with tempfile.TemporaryDirectory() as folder:
         grid = Path(folder) / "plan-grid.yaml"
         grid.write_text(json.dumps(GRID))
@@ -107,8 +116,8 @@ def main() -> None:
                     times, plan = measured(scenario, checkout, options.workers)
                     rounds[of].append(times)
                     plans_of.append(plan)
-            if any(plan != plans_of[0] for plan in plans_of):
-                sys.exit(f"{name}: the plans differ")
+            parts = [part for part, value in plans_of[0].items() if any(p.get(part) != value for p in plans_of)]
+            same.append(f"{name}: " + (f"the plans differ in {', '.join(parts)}" if parts else "the plans are equal"))
             usual = statistics.median(t["cpu_s"] for t in rounds["baseline"]) if "baseline" in rounds else None
             for of, all_times in rounds.items():
                 cpu_s, wall_s = (statistics.median(t[key] for t in all_times) for key in ("cpu_s", "wall_s"))
@@ -119,6 +128,7 @@ def main() -> None:
         "",
         f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.workers} workers. Load of the machine, the "
         f"mean of one minute: {load:.1f} before and {os.getloadavg()[0]:.1f} after.",
+        *([] if options.baseline is None else ["", *(f"- {text}" for text in same)]),
     ]
     text = "\n".join(lines) + "\n"
     print(text)

@@ -2,13 +2,17 @@
 
 import io
 import math
+import multiprocessing
 import pickle
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from statistics import NormalDist
 
 import numpy as np
 from numba import cuda, types
 from numba.cuda import bf16, float32, float64, int32, vectorize
 from numba.cuda.core import errors
+from numba.cuda.extending import overload
 from numba.cuda.np import numpy_support
 from numba.cuda.types import bfloat16
 
@@ -34,6 +38,160 @@ def program_shapes_and_views() -> None:
     assert (got == a.ravel() * 101).all()
     assert (bits == a.view(np.int64).ravel()).all()
     assert (halves == a.view(np.int32).ravel()[1::2]).all()
+
+
+def program_libdevice() -> None:
+    from numba.cuda import libdevice
+
+    @cuda.jit
+    def kernel(x, narrow, a, b, n, wild, whole, real, single):
+        i = cuda.grid(1)
+        whole[0, i] = libdevice.float_as_int(narrow[i])
+        whole[1, i] = libdevice.double_as_longlong(x[i])
+        whole[2, i] = libdevice.double2hiint(x[i])
+        whole[3, i] = libdevice.double2loint(x[i])
+        whole[4, i] = libdevice.mulhi(a[i], b[i])
+        whole[5, i] = libdevice.umulhi(a[i], b[i])
+        whole[6, i] = libdevice.mul64hi(n[i], a[i])
+        whole[7, i] = libdevice.umul64hi(n[i], n[i])
+        whole[8, i] = libdevice.umax(a[i], b[i])
+        whole[9, i] = libdevice.ullmin(n[i], 5)
+        whole[10, i] = libdevice.hadd(a[i], b[i])
+        whole[11, i] = libdevice.urhadd(a[i], b[i])
+        whole[12, i] = libdevice.usad(a[i], b[i], 7)
+        whole[13, i] = libdevice.mul24(a[i], b[i])
+        whole[14, i] = libdevice.umul24(a[i], b[i])
+        whole[15, i] = libdevice.double2uint_rd(3e9 + i)
+        whole[16, i] = libdevice.ilogb(x[i])
+        whole[17, i] = libdevice.llround(x[i])
+        whole[18, i] = libdevice.llrint(x[i])
+        whole[19, i] = libdevice.double2int_rn(wild[i])
+        whole[20, i] = libdevice.float2uint_rz(wild[i])
+        whole[21, i] = libdevice.float2ll_rd(wild[i])
+        real[0, i] = libdevice.hiloint2double(a[i], b[i])
+        real[1, i] = libdevice.powi(x[i], i - 2)
+        real[2, i] = libdevice.scalbn(x[i], -i)
+        real[3, i] = libdevice.normcdfinv(0.1 + i / 10.0)
+        real[4, i] = libdevice.sincospi(x[i])[1]
+        real[5, i] = libdevice.longlong_as_double(n[i])
+        real[6, i] = libdevice.j1(x[i])
+        single[0, i] = libdevice.fmul_ru(narrow[i], 0.1)
+        single[1, i] = libdevice.fdiv_rd(1.0, narrow[i])
+        single[2, i] = libdevice.frcp_rz(narrow[i])
+        single[3, i] = libdevice.int2float_rd(a[i])
+        single[4, i] = libdevice.double2float_ru(x[i] + 0.1)
+        single[5, i] = libdevice.saturatef(narrow[i])
+        single[6, i] = libdevice.fsqrt_rn(libdevice.fma_rn(narrow[i], narrow[i], 1.0))
+        single[7, i] = libdevice.int_as_float(a[i])
+        single[8, i] = libdevice.half2float(libdevice.float2half_rn(narrow[i]))
+
+    x = np.array([0.75, -2.5, 3.5, 1e-300])
+    narrow, n = np.array([0.3, 7, -3, np.nan], np.float32), np.array([2**62 + 5, -3, 1 << 40, 7])
+    a, b = np.array([-5, 2**31 - 1, 0x12345678, 100], np.int32), np.array([3, 2**31 - 3, -(2**31), -7], np.int32)
+    whole, real, single = np.zeros((22, 4), np.int64), np.zeros((7, 4)), np.zeros((9, 4), np.float32)
+    kernel[1, 4](x, narrow, a, b, n, np.array([1e20, np.nan, -5.5, 7.75]), whole, real, single)
+    row, of = [int(one) for one in a], list(zip(map(int, a), map(int, b), strict=True))
+    low, high, wide = 2**32 - 1, 2**64 - 1, [int(one) for one in n]
+
+    def signed(value: int, bits: int = 32) -> int:
+        return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+    wanted = [
+        narrow.view(np.int32).tolist(), x.view(np.int64).tolist(), x.view(np.int32)[1::2].tolist(),
+        x.view(np.int32)[::2].tolist(), [p * q >> 32 for p, q in of], [signed((p & low) * (q & low) >> 32) for p, q in of],
+        [m * p >> 64 for m, p in zip(wide, row, strict=True)], [signed((m & high) ** 2 >> 64, 64) for m in wide],
+        [signed(max(p & low, q & low)) for p, q in of], [min(m & high, 5) for m in wide], [(p + q) >> 1 for p, q in of],
+        [signed(((p & low) + (q & low) + 1) >> 1) for p, q in of],
+        [signed(abs((p & low) - (q & low)) + 7) for p, q in of],
+        [signed(signed(p, 24) * signed(q, 24)) for p, q in of],
+        [signed((p & 0xFFFFFF) * (q & 0xFFFFFF)) for p, q in of], [signed(3 * 10**9 + i) for i in range(4)],
+        [-1, 1, 1, -997], [1, -3, 4, 0], [1, -2, 4, 0],
+        [2**31 - 1, -(2**31), -6, 8], [-1, 0, 0, 7], [2**63 - 1, -(2**63), -6, 7],
+    ]  # fmt: skip
+    assert whole.tolist() == wanted
+    bits = [(p & low) << 32 | (q & low) for p, q in of]
+    assert real[[0, 5]].tobytes() == np.array([bits, [m & high for m in wide]], np.uint64).tobytes()
+    assert np.allclose(real[1], [x[0] ** -2, 1 / x[1], 1, x[3]], rtol=1e-15, atol=0)
+    assert (real[2] == x / [1, 2, 4, 8]).all()
+    assert np.allclose(real[3], [NormalDist().inv_cdf(0.1 + i / 10) for i in range(4)], rtol=1e-12)
+    assert np.allclose(real[4], np.cos(np.pi * x), atol=1e-15)
+    assert np.allclose(real[6, :3], [0.3492436023, -0.4970941025, 0.1373775274], rtol=1e-9)  # from tables
+    third, tenth = np.float64(narrow), np.float64(np.float32(0.1))
+    for got, exact, sign in (
+        (single[0], third * tenth, 1), (single[1], 1 / third, -1), (single[2], 1 / third, 0), (single[3], a, -1),
+        (single[4], x + 0.1, 1),
+    ):  # fmt: skip
+        exact, known = np.float64(exact), ~np.isnan(exact)
+        error, step = (np.float64(got) - exact)[known], np.float64(np.spacing(np.abs(got)))[known]
+        assert (np.abs(error) < step).all()
+        assert ((error * sign >= 0) if sign else (error * exact[known] <= 0)).all()
+    assert single[5].tolist() == [narrow[0], 1, 0, 0]
+    assert single[7].tobytes() == a.tobytes() and single[8].tobytes() == np.float32(np.float16(narrow)).tobytes()
+    assert np.allclose(single[6], np.sqrt(third**2 + 1), rtol=1e-7, equal_nan=True)
+
+
+def program_overloads_take_constants_and_functions_of_the_kernel() -> None:
+    def chosen(number, function):
+        raise NotImplementedError
+
+    @overload(chosen)
+    def choose(number, function):
+        if isinstance(number, types.IntegerLiteral):
+            return lambda number, function: function(number) + 0.5
+        return lambda number, function: function(number)
+
+    @cuda.jit
+    def kernel(got, wide):
+        def tenfold(x):
+            return x * 10
+
+        got[0] = chosen(4, tenfold)
+        got[1] = chosen(got[2], tenfold)
+        got[2] = np.count_nonzero(wide) + np.count_nonzero(0.0)
+
+    got = np.array([0.0, 0.0, 7.0])
+    kernel[1, 1](got, 2.5)
+    assert got.tolist() == [40.5, 70, 1]
+
+
+def in_a_forked_process() -> str:
+    try:
+        cuda.to_device(np.arange(3))
+    except cuda.cudadrv.driver.CudaDriverError as error:
+        return str(error)
+    return "nothing was raised"
+
+
+def program_processes() -> None:
+    device = cuda.to_device(np.arange(3))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        assert pool.submit(in_a_forked_process).result() == "CUDA initialized before forking"
+    for handle in (device.get_ipc_handle, lambda: cuda.current_context().get_ipc_handle(device.gpu_data)):
+        try:
+            handle()
+        except Exception as error:
+            assert "get_ipc_handle" in str(error) and "one process" in str(error)
+        else:
+            raise AssertionError("a handle for other processes was made")
+
+
+def program_types() -> None:
+    @cuda.jit("void(float64[::1])")
+    def kernel(a):
+        tile = cuda.shared.array((2, 3), np.int16)
+        tile[0, 0] = 3
+        half = a[0] / 2
+        a[0] = half + tile[0, 0]
+
+    (compiled,) = kernel.overloads.values()
+    found = compiled._type_annotation.typemap
+    assert found["tile"] == types.Array(types.int16, 2, "C") and found["half"] == types.float64
+    try:
+        kernel[1, 1](np.array("2010", dtype="datetime64[10Y]"))
+    except errors.TypingError as error:
+        assert "Unsupported array dtype: datetime64[10Y]" in str(error)
+    else:
+        raise AssertionError("a date of no unit of Numba was passed")
 
 
 def program_dynamic_memory_of_two_types() -> None:

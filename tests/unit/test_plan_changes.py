@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.cases import search_alone
 
 from windtunnel.app.plan import plan
 from windtunnel.core.device import ModelAccuracy
@@ -84,22 +85,20 @@ def test_a_searched_group_that_is_larger_than_the_limit_is_left_out_and_the_othe
     options = {"max": 2, "loads": [], "replications": 2, "search": {"fleet[0].group.tensor": [1, 4]}}
     keys = {"models": models, "workload": [work], "fleet": fleet, "plan": options, "stop": {"jobs": 30}}
     policy = {"name": "least-loaded", "batch": {"kind": "continuous", "size": 8, "tokens": 256}}
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("windtunnel.planning.planner.assumptions", lambda *_: None)
+    with search_alone():
         found = planned(**keys, policy=policy, targets=["ttft p95 <= 1 s"])
     assert found.fleets[0].configuration[0].settings == {"fleet[0].group.tensor": 1}
     (left_out,) = found.excluded
     assert left_out.values == {"fleet[0].group.tensor": 4} and "plan.max allows 2 devices" in left_out.reason
 
 
-def _told(counts: Counts, choice: int, *, meets: bool = True, device: str = "") -> Evaluation:
+def _told(counts: Counts, choice: int, *, meets: bool = True) -> Evaluation:
     """An evaluation of which only the verdict and the fleet matter."""
-    accuracy = [DeviceAccuracy(device, _accuracy("step", "transfer", 1.5))] if device else []
     return cast(
         Evaluation,
         SimpleNamespace(
             counts=counts, choice=choice, meets=Meets(meets, meets), targets=[], stopped_after=None, keeps_up=True,
-            spare_violations=None, tpot_mean_s=None, model_accuracy=accuracy, reaches=lambda _goal: meets,
+            spare_violations=None, tpot_mean_s=None, reaches=lambda _goal: meets,
         ),
     )  # fmt: skip
 
@@ -135,15 +134,16 @@ def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], sp
 def test_a_device_slower_than_its_model_is_replaced_by_another_one_of_any_searched_values_if_that_is_cheaper() -> None:
     devices, prices, speed = ("new", "new", "old"), (1.0, 1.0, 1.4), {"new": 1.0, "old": 1.0}
     choices = {n: _candidates(n, devices, prices, speed) for n in (0, 1)}
-    best = _told((4, 0, 0), 0, device="new")
+    best = _told((4, 0, 0), 0)
+    accuracies = [DeviceAccuracy("new", _accuracy("step", "transfer", 1.5))]
     # A fleet of the other device meets the targets with the other searched values, as does one of more of the same.
     simulated = [best, _told((0, 0, 4), 1), _told((0, 0, 3), 1, meets=False), _told((0, 4, 0), 1), _told((6, 0, 0), 0)]
-    *others, slower = Changes(choices, best, simulated, "value").effects()
+    *others, slower = Changes(choices, accuracies, best, simulated, "value").effects()
     assert slower.device == "new" and set(slower.speeds.values()) == {1 / 1.5, 1.0}
     assert not slower.still_meets and slower.fleet == "(0, 0, 4) of choice 1" and slower.objective_text == "choice 1"
     assert all(effect.device is None for effect in others)
     # Both alternatives of the device are slower, so that four of the other one do not serve either.
-    alone = Changes(choices, best, [best, _told((0, 4, 0), 1)], "value").effects()[-1]
+    alone = Changes(choices, accuracies, best, [best, _told((0, 4, 0), 1)], "value").effects()[-1]
     assert alone.fleet == "(6, 0, 0) of choice 0"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +13,14 @@ from windtunnel.library.devices import open_device
 from windtunnel.runtime.accelerator import Accelerator
 
 DEFAULT_DEVICE = "h100-sxm-80gb"
+
+
+def _forked() -> Exception:
+    return RuntimeError("CUDA was initialized before this process was forked, which CUDA forbids; start it by 'spawn'")
+
+
+forked: Callable[[], Exception] = _forked
+"""What makes the error for a process that was forked after a device was opened. A front end has an error of its own."""
 
 
 @dataclass
@@ -27,16 +37,21 @@ class Session:
     options: dict[str, Any] = field(default_factory=dict)
     count: int = 1
     _opened: dict[int, Accelerator] = field(default_factory=dict)
+    _process: int = 0
+    """The process in which the devices were opened."""
 
     def accelerator(self, index: int = 0) -> Accelerator:
         """Return a device."""
         if not 0 <= index < self.count:
             raise IndexError("list index out of range")
+        if self._opened and self._process != os.getpid():
+            raise forked()
         opened = self._opened.get(index)
         if opened is None or opened.closed:
             opened = self._opened[index] = open_device(self.device, **self.options)
             context: Any = opened.context
             context.on_finding = child_findings.note
+            self._process = os.getpid()
         return opened
 
     @property

@@ -24,6 +24,7 @@ from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.plan import Plan
+from windtunnel.simulation.sources import model_accuracy
 
 
 def closest_to_targets(evaluations: Sequence[Evaluation]) -> Evaluation | None:
@@ -58,7 +59,8 @@ def explain(
     best, first = fleets[evaluating.recommended(fleets)], fleets[0]
     goal = "confidence" if best.meets.confidence else "value"
     objective = choices[best.choice].plan.objective
-    changes = Changes(choices, prepared, best, evaluations, goal)
+    mine = {key: program for key, program in prepared.compiled.items() if best.counts[key[0]]}
+    changes = Changes(choices, model_accuracy(mine, prepared.classes), best, evaluations, goal)
     choices[best.choice].announce(changes.first_cases)
     below = evaluating.next_cheapest(evaluations, best, objective, goal) or _one_less(choices[best.choice], best, goal)
     cheaper = None

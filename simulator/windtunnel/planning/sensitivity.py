@@ -10,13 +10,13 @@ import numpy as np
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import ChangeEffect
-from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.core.results.run import DeviceAccuracy
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.simulate import Case
-from windtunnel.simulation.sources import model_accuracy, widest_error
+from windtunnel.simulation.sources import widest_error
 
 _STEPS = 4
 """The number of fleets that are one step from the best and are tried for each change."""
@@ -62,22 +62,22 @@ class _Change:
 class Changes:
     """The best fleet under each change, and the cheapest fleet found that meets the targets under it.
 
-    ``choices`` has the candidates of each choice by its number, ``prepared`` is the run of the best fleet's choice, and
-    ``simulated`` is what the searches have simulated. Every run has the scenario's seed, so that rows differ by the
-    change only. ``goal``: whether fleets must meet the targets by ``value``, or with ``confidence``.
+    ``choices`` has the candidates of each choice by its number, ``accuracies`` are the errors of the models of the best
+    fleet's devices, and ``simulated`` is what the searches have simulated. Every run has the scenario's seed, so that
+    rows differ by the change only. ``goal``: whether fleets must meet the targets by ``value``, or with ``confidence``.
     """
 
     def __init__(
         self,
         choices: Mapping[int, Candidates],
-        prepared: PreparedRun,
+        accuracies: Sequence[DeviceAccuracy],
         best: Evaluation,
         simulated: Sequence[Evaluation],
         goal: str,
     ) -> None:
         self.choices = choices
         self.candidates = choices[best.choice]
-        self.prepared = prepared
+        self.accuracies = accuracies
         self.best = best
         self.goal = goal
         self.simulated = simulated
@@ -142,12 +142,11 @@ class Changes:
         if self.best.tpot_mean_s is not None:
             asked.append(_Change("Prompts 20% longer", True, prompt=1.2))
             asked.append(_Change("Outputs 20% longer", True, output=1.2))
-        run, counts = self.prepared, self.best.counts
-        mine = {key: program for key, program in run.compiled.items() if counts[key[0]]}
-        accuracies = model_accuracy(mine, run.classes)
-        used = dict.fromkeys(device.label for device, n in zip(self.candidates.devices, counts, strict=True) if n)
+        used = dict.fromkeys(
+            device.label for device, n in zip(self.candidates.devices, self.best.counts, strict=True) if n
+        )
         for label in used:
-            error = widest_error(accuracies, label)
+            error = widest_error(self.accuracies, label)
             if error is not None:
                 text = (
                     f"Every time on {label} {error.factor:.3g} times its model's, the upper bound of the 90% interval "

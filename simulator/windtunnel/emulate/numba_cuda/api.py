@@ -175,7 +175,7 @@ def defer_cleanup() -> Iterator[None]:
 @contextmanager
 def open_ipc_array(handle: Any, shape: Any, dtype: Any, strides: Any = None, offset: int = 0) -> Iterator[Any]:
     """Raise UnsupportedOperationError."""
-    raise UnsupportedOperationError("memory of other processes (IPC) is not available on an emulated device")
+    raise UnsupportedOperationError(devices.NO_HANDLES)
     yield  # pragma: no cover
 
 

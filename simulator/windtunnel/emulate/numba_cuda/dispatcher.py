@@ -468,7 +468,8 @@ def _check_options(kws: dict[str, Any], debug: Any, opt: Any, lineinfo: bool) ->
     if kws.get("nopython") is False:
         raise NotImplementedError("nopython mode is required for CUDA")
     debug = bool(config.CUDA_DEBUGINFO_DEFAULT) if debug is None else debug
-    if debug and opt is not False:
+    optimized = config.OPT != 0 if opt is None else opt
+    if debug and optimized:
         text = (
             "debug=True with opt=True (the default) is not supported by CUDA. This may result in a crash - set "
             "debug=False or opt=False."

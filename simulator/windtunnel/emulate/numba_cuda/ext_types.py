@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 from numba.core import types as _types
 from numba.core import typing
+from numba.core.errors import NumbaNotImplementedError, NumbaValueError
 from numba.np import numpy_support
 
 nb: Any = _types  # its names are made at run time
@@ -43,4 +44,9 @@ def dtype_of(kind: Any) -> np.dtype[Any]:
 
 def type_of_dtype(dtype: np.dtype[Any]) -> Any:
     """Return Numba's type of a NumPy type."""
-    return bfloat16 if dtype == _BRAIN else numpy_support.from_dtype(dtype)
+    if dtype == _BRAIN:
+        return bfloat16
+    try:
+        return numpy_support.from_dtype(dtype)
+    except NumbaNotImplementedError:
+        raise NumbaValueError(f"Unsupported array dtype: {dtype}") from None

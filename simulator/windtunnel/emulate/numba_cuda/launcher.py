@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
 from windtunnel.emulate.numba_cuda.memory import Allocation
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
+from windtunnel.emulate.numba_cuda.types import nb, numba_number
 from windtunnel.language import ir
 from windtunnel.language.numba.declarations import CHARACTERS
 from windtunnel.language.numba.program import (
@@ -89,6 +91,17 @@ class Compiled:
                 print(f"{indent}#   {name} :: {kind}", file=file)
             print(text.rstrip("\n"), file=file)
         print("=" * 80, file=file)
+
+    @property
+    def _type_annotation(self) -> SimpleNamespace:
+        """Numba's name for the types of the variables: ``typemap`` has those of numbers and of declared arrays."""
+        program = self.program.program
+        numbers = {name: numba_number(name_of(kind)) for name, kind in (program.variables | program.scalars).items()}
+        arrays = {
+            name: nb.Array(numba_number(name_of(one.element)), len(one.shape), "C")
+            for name, one in program.declared.items()
+        }
+        return SimpleNamespace(typemap=numbers | arrays)
 
     @property
     def regs_per_thread(self) -> int:

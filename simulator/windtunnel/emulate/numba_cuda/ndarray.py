@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.emulate.common import memory
 from windtunnel.emulate.common.arrays import DeviceArray, contiguous_strides, set_geometry
 from windtunnel.emulate.common.memory import allocation_at
 from windtunnel.emulate.numba_cuda import streams
+from windtunnel.emulate.numba_cuda.cudadrv.devices import NO_HANDLES
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array, is_pinned, sentry_contiguous
 from windtunnel.emulate.numba_cuda.memory import Allocation, MemoryView
@@ -71,6 +73,10 @@ class DeviceNDArray(DeviceArray):
     def device_memory(self) -> MemoryView:
         """Return its memory."""
         return self.gpu_data
+
+    def get_ipc_handle(self) -> Any:
+        """Raise UnsupportedOperationError: no other process has the memory of an emulated device."""
+        raise UnsupportedOperationError(NO_HANDLES)
 
     def is_mapped(self) -> bool:
         """Return whether the host can access its memory too."""

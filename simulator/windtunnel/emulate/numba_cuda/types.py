@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ globals().update({name: value for name, value in vars(_types).items() if not nam
 dim3 = nb.Opaque("Dim3")
 grid_group = nb.Opaque("GridGroup")
 CUDADispatcher = nb.Dispatcher
+_FUNCTION = nb.Opaque("function of the kernel")
 
 
 def argument_of(kind: Any, value: Any = None) -> Argument:
@@ -37,7 +39,7 @@ def argument_of(kind: Any, value: Any = None) -> Argument:
             layout = actual
         elif value is None and layout == "A":
             layout = "C"
-        return ArrayArgument(dtype_of(kind.dtype), kind.ndim, layout, bool(kind.mutable))
+        return ArrayArgument(dtype_of(kind.dtype), kind.ndim, layout, builtins.bool(kind.mutable))
     if isinstance(kind, nb.Record):
         return ArrayArgument(numpy_support.as_dtype(kind), 0, "C")
     if isinstance(kind, (nb.NPDatetime, nb.NPTimedelta)):
@@ -77,25 +79,29 @@ def type_of(value: Any) -> Any:
     return typing.typeof.typeof(value, typing.typeof.Purpose.argument)
 
 
-def _numba_number(name: str) -> Any:
+def numba_number(name: str) -> Any:
+    """Return Numba's type of numbers of a name."""
     return bfloat16 if name == "bfloat16" else getattr(nb, name)
 
 
 def numba_type_of(value: Any) -> Any:
     """Return Numba's type of a value of the front end, for functions that choose code by types."""
     from windtunnel.language.numba import rules
-    from windtunnel.language.numba.values import Const, Cplx, Num, Tup, View
+    from windtunnel.language.numba.values import Closure, Const, Cplx, Num, Tup, View
 
     match value:
         case Num() | Cplx():
-            return _numba_number(rules.name_of(value.type))
+            return numba_number(rules.name_of(value.type))
         case View(dims=dims):
-            element = _numba_number(rules.name_of(value.element))
+            element = numba_number(rules.name_of(value.element))
             return nb.Array(element, len(dims), "C") if dims else element
         case Tup(items=items):
             return nb.BaseTuple.from_types(tuple(numba_type_of(item) for item in items))
+        case Closure():
+            return _FUNCTION
         case Const(value=known):
-            if isinstance(known, (bool, int, str)):
+            # Some of Numba's types have the names of Python's.
+            if isinstance(known, (builtins.bool, builtins.int, builtins.str)):
                 return nb.literal(known)
             return typing.typeof.typeof(known, typing.typeof.Purpose.constant)
         case _:

@@ -14,7 +14,7 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
-from windtunnel.language.numba.intrinsics import IntrinsicReader
+from windtunnel.language.numba.libdevice_reader import LibdeviceReader
 from windtunnel.language.numba.values import Const, Cplx, Num, Tup, Value, View, literal
 from windtunnel.language.types import BOOL, F32, F64, I32, I64, U64
 
@@ -48,7 +48,7 @@ _NUMPY_REDUCTIONS = (
 )  # fmt: skip
 
 
-class FunctionReader(IntrinsicReader):
+class FunctionReader(LibdeviceReader):
     """Reads calls of mathematical functions."""
 
     def reduced(self, node: ast.Call, name: str, owner: View, given: list[Value]) -> Value:
@@ -66,6 +66,8 @@ class FunctionReader(IntrinsicReader):
         reduction = {"amax": "max", "amin": "min"}.get(name, name)
         if from_numpy and reduction in _NUMPY_REDUCTIONS and len(given) == 1 and isinstance(given[0], View):
             return self.reduced(node, reduction, given[0], [])
+        if function is np.count_nonzero and len(given) == 1 and not isinstance(given[0], View):
+            return Num(converted(truth(self.numeric(node, given[0])), I64))
         on_arrays = any(isinstance(value, View) and value.dims for value in given)
         if from_numpy and name in _NUMPY_OPERATORS and len(given) == 2 and not on_arrays:
             ordered = _NUMPY_OPERATORS[name] in ("<", "<=", ">", ">=")

@@ -17,7 +17,7 @@ from windtunnel.language.numba.expressions import ExpressionReader
 from windtunnel.language.numba.names import HALF, VectorType
 from windtunnel.language.numba.reader import NeedsFlat
 from windtunnel.language.numba.values import Const, Cplx, Num, Records, Tup, Value, View, literal
-from windtunnel.language.types import BOOL, F16, I32, I64, SCALARS, U32, Array, Scalar
+from windtunnel.language.types import BOOL, F16, I32, I64, U32, Array, Scalar
 
 _FULL = 0xFFFFFFFF
 _WARP = 32
@@ -376,48 +376,6 @@ class IntrinsicReader(ExpressionReader):
             what = "a scalar" if not isinstance(index, Tup) else str(len(places))
             self.refuse(node, f"Expected {len(owner.dims)} indices, got {what}", "an index for each dimension")
         return self.part(node, owner, list(places))
-
-    # Long: one case for each family of functions, each a line or two.
-    def _call_libdevice(self, node: ast.Call, op: str, given: list[Value]) -> Value:
-        family, name, type_name = op.split(" ")
-        kind, line = SCALARS[type_name], node.lineno
-        if family == "convert":
-            how, source = name.split(":")
-            value = converted(self.num(node, given[0]).expr, SCALARS[source])
-            if SCALARS[source].kind == "float" and kind.kind != "float" and how != "plain":
-                value = ir.Call(line, f"math.{how}", [value], type=SCALARS[source])
-            return Num(converted(value, kind))
-        if family == "predicate":
-            argument = converted(self.num(node, given[0]).expr, kind)
-            return Num(converted(ir.Call(line, f"math.{name}", [argument], type=BOOL), I32))
-        numbers = [Num(converted(self.num(node, value).expr, kind)) for value in given]
-        if family == "math" and name == "ldexp":
-            exponent = converted(self.integer(node, given[1]), I32)
-            return Num(ir.Call(line, "math.ldexp", [numbers[0].expr, exponent], type=kind))
-        if family == "math":
-            return arithmetic.function(line, name, numbers)
-        if family == "fma":
-            return self._call_fma(node, "", list(numbers))
-        if family == "operator":
-            return self.binary(node, name, *numbers)
-        if family == "extreme":
-            return arithmetic.extreme(line, name, *numbers)
-        if family == "pair":
-            x = self.hold(numbers[0].expr)
-            ops = ("math.sin", "math.cos") if name == "sincos" else (f"math.{name}_0", f"math.{name}_1")
-            kinds = (kind, I32 if name == "frexp" else kind)
-            parts = [ir.Call(line, one, [copy(x)], type=of) for one, of in zip(ops, kinds, strict=True)]
-            return Tup(tuple(Num(self.hold_always(part, "part")) for part in parts))
-        if name in ("max", "min"):
-            return Num(ir.Binary(line, name, numbers[0].expr, numbers[1].expr, type=kind))
-        if name == "abs":
-            return Num(ir.Unary(line, "abs", numbers[0].expr, type=kind))
-        if name == "mul24":
-            return Num(ir.Binary(line, "*", numbers[0].expr, numbers[1].expr, type=kind))
-        if name == "sad":
-            difference = ir.Binary(line, "-", numbers[0].expr, numbers[1].expr, type=kind)
-            return Num(ir.Binary(line, "+", ir.Unary(line, "abs", difference, type=kind), numbers[2].expr, type=kind))
-        return self._call_bits(node, name, list(numbers))
 
     def vector(self, node: ast.Call, kind: VectorType, given: list[Value]) -> Value:
         """Return a vector made from numbers and other vectors."""

@@ -17,6 +17,8 @@ from windtunnel.emulate.cupy.cuda.runtime_error import CUDARuntimeError
 from windtunnel.emulate.cupy.refusals import missing
 from windtunnel.runtime.interface import MemoryKind
 
+session.forked = lambda: CUDARuntimeError(3)
+
 is_hip = False
 __all__ = ["CUDARuntimeError"]
 CUDA_VERSION = 12090

@@ -7,14 +7,23 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Self
 
+from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.emulate import session
 from windtunnel.emulate.common import current
 from windtunnel.emulate.common.current import current_accelerator, current_index
+from windtunnel.emulate.numba_cuda.cudadrv.error import CudaDriverError
 
 __all__ = ["current_accelerator", "current_index"]
 
+session.forked = lambda: CudaDriverError("CUDA initialized before forking")
 factories: dict[str, Callable[..., Any]] = {}
 """What makes streams, events and memory; the modules of these fill it."""
+
+
+NO_HANDLES = (
+    "handles of memory for other processes (get_ipc_handle, open_ipc_array) are not available: an emulated device "
+    "belongs to one process"
+)
 
 
 class MemoryInfo(tuple[int, int]):
@@ -188,6 +197,11 @@ class Context:
         def clear() -> None:
             """Free it."""
 
+    def get_ipc_handle(self, memory: Any) -> Any:
+        """Raise UnsupportedOperationError: no other process has the memory of an emulated device."""
+        del memory
+        raise UnsupportedOperationError(NO_HANDLES)
+
     def prepare_for_use(self) -> None:
         """Do nothing."""
 
@@ -232,8 +246,9 @@ def get_context(devnum: int | None = None) -> Context:
     if devnum is not None:
         gpus[devnum]
         current.select(devnum)
-        return Context(Device(devnum))
-    return Context(gpus.current)
+    context = Context(gpus.current)
+    _ = context.accelerator  # CUDA initialises the device now, after which the process must not be forked
+    return context
 
 
 def require_context(fn: Any) -> Any:
