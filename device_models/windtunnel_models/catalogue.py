@@ -200,10 +200,9 @@ class Catalogue:
         values = _defaults(kind)
         names = [parameter.name for parameter in kind.parameters if parameter.fitted]
         measured, overlays = self._relatives(spec) if names or kind.learned else ([], {})
-        values.update(transferred_values(measured, overlays, names, self._carrier(spec, kind)))
-        values.update(spec.values)
-        if overlay is not None:
-            values.update(overlay.values)
+        stated = {**spec.values, **(overlay.values if overlay is not None else {})}
+        values.update(transferred_values(measured, overlays, names, self._carrier(spec, kind), stated))
+        values.update(stated)
         residuals: dict[str, Residual] = {}
         accuracies = {op: fit.accuracy() for op, fit in overlay.fits.items()} if overlay is not None else {}
         ops = {op for transferred in overlays.values() for op in transferred.learned}

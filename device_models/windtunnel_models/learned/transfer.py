@@ -119,8 +119,11 @@ def transferred_values(
     overlays: Mapping[str, Overlay],
     names: Sequence[str],
     carried: Callable[[Relative, str, float], float],
+    stated: Mapping[str, SourcedValue],
 ) -> dict[str, SourcedValue]:
     """Return the parameters ``names`` as weighted geometric means of the values in the relatives' overlays.
+
+    Those that the device itself states (``stated``) are returned as they are, in the same order as the others.
 
     ``carried`` expresses a relative's value for the device in question, given its path. The range of each value is that
     of the relatives, and at least a fifth in either direction; a value of a similar board of the same die has none, nor
@@ -133,6 +136,9 @@ def transferred_values(
     )
     values: dict[str, SourcedValue] = {}
     for path in paths:
+        if path in stated:
+            values[path] = stated[path]
+            continue
         have = closest([r for r in related if path in overlays[r.sku].values])
         measured = [overlays[r.sku].values[path].value for r in have]
         numbers = [carried(r, path, number) for r, number in zip(have, measured, strict=True)]
