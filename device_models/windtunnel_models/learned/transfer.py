@@ -135,11 +135,15 @@ def transferred_values(
         path for relative in related for path in overlays[relative.sku].values if path.partition(".")[0] in names
     )
     values: dict[str, SourcedValue] = {}
+    groups: dict[tuple[str, ...], list[Relative]] = {}
     for path in paths:
         if path in stated:
             values[path] = stated[path]
             continue
-        have = closest([r for r in related if path in overlays[r.sku].values])
+        stating = tuple(r.sku for r in related if path in overlays[r.sku].values)
+        if stating not in groups:
+            groups[stating] = closest([r for r in related if r.sku in stating])
+        have = groups[stating]
         measured = [overlays[r.sku].values[path].value for r in have]
         numbers = [carried(r, path, number) for r, number in zip(have, measured, strict=True)]
         if min(numbers) > 0.0:

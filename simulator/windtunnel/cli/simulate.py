@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -69,19 +69,24 @@ def run(
     form: str,
 ) -> None:
     """Simulate a scenario. Exit with 1 if a target is missed."""
-    from windtunnel.app import run as run_command
-    from windtunnel.app.run import check_parquet, check_writable
-    from windtunnel.core.forks import usable_processors
-    from windtunnel.library import predict as predict_library
-    from windtunnel.simulation import run as simulation
+    from windtunnel.core.forks import Copy, usable_processors
 
-    check_parquet(out, parquet)
-    if out is not None:
-        check_writable(out)
-    progress = Progress("jobs")
     processes = usable_processors()
     with ExitStack() as ended:
-        output = None if out is None else ended.enter_context(run_command.Output(out, parquet=parquet))
+        # It is begun before the other imports, because a small process is copied faster.
+        templates = ended.enter_context(Copy(_templates)) if out is not None and processes > 1 else None
+        from windtunnel.app import run as run_command
+        from windtunnel.app.run import check_parquet, check_writable
+        from windtunnel.library import predict as predict_library
+        from windtunnel.simulation import run as simulation
+
+        check_parquet(out, parquet)
+        if out is not None:
+            check_writable(out)
+        progress = Progress("jobs")
+        output = None
+        if out is not None:
+            output = ended.enter_context(run_command.Output(out, parquet=parquet, templates=templates))
         finished = simulation.run(
             scenario,
             seed=seed,
@@ -112,6 +117,13 @@ def run(
         print_written(paths)
     if not finished.met:
         sys.exit(1)
+
+
+def _templates() -> Mapping[str, bytes]:
+    """Return the compiled templates of reports."""
+    from windtunnel.report.page import compiled_templates
+
+    return compiled_templates()
 
 
 @click.command()
