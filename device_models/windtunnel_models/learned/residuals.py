@@ -251,7 +251,10 @@ class _ArrayFile(Mapping[str, npt.NDArray[Any]]):
             if name not in self._names:
                 raise KeyError(name)
             try:
-                self._decoded[name] = self._file[self._prefix + name]
+                found = self._file[self._prefix + name]
+                if not isinstance(found, np.ndarray):
+                    raise ValueError(f"'{self._prefix}{name}' is not an array")
+                self._decoded[name] = found
             except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
                 raise _unreadable(self._path, error) from None
         return self._decoded[name]

@@ -143,21 +143,29 @@ def transferred_values(
         stating = tuple(r.sku for r in related if path in overlays[r.sku].values)
         if stating not in groups:
             groups[stating] = closest([r for r in related if r.sku in stating])
-        have = groups[stating]
-        measured = [overlays[r.sku].values[path].value for r in have]
-        numbers = [carried(r, path, number) for r, number in zip(have, measured, strict=True)]
-        if min(numbers) > 0.0:
-            value = math.exp(sum(r.weight * math.log(x) for r, x in zip(have, numbers, strict=True)))
-        else:
-            value = sum(r.weight * x for r, x in zip(have, numbers, strict=True))
-        names_of = ", ".join(r.sku for r in have)
-        if have[0].relation == "die" or (have[0].relation in SAME_DIE and numbers == measured):
-            source = overlays[have[0].sku].values[path].source
-            values[path] = SourcedValue(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
-        else:
-            reason = f"transferred from {names_of}, weighted by nearness of vendor, generation and memory"
-            if have[0].relation in SAME_DIE:
-                reason = f"{names_of} has the same die on a board with other rates, memory or power"
-            low, high = min(*numbers, value / _LEAST_RANGE), max(*numbers, value * _LEAST_RANGE)
-            values[path] = SourcedValue(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)
+        values[path] = _mean(path, groups[stating], overlays, carried)
     return values
+
+
+def _mean(
+    path: str,
+    have: Sequence[Relative],
+    overlays: Mapping[str, Overlay],
+    carried: Callable[[Relative, str, float], float],
+) -> SourcedValue:
+    """Return one parameter from the relatives that state it; see ``transferred_values``."""
+    measured = [overlays[r.sku].values[path].value for r in have]
+    numbers = [carried(r, path, number) for r, number in zip(have, measured, strict=True)]
+    if min(numbers) > 0.0:
+        value = math.exp(sum(r.weight * math.log(x) for r, x in zip(have, numbers, strict=True)))
+    else:
+        value = sum(r.weight * x for r, x in zip(have, numbers, strict=True))
+    names_of = ", ".join(r.sku for r in have)
+    if have[0].relation == "die" or (have[0].relation in SAME_DIE and numbers == measured):
+        source = overlays[have[0].sku].values[path].source
+        return SourcedValue(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
+    reason = f"transferred from {names_of}, weighted by nearness of vendor, generation and memory"
+    if have[0].relation in SAME_DIE:
+        reason = f"{names_of} has the same die on a board with other rates, memory or power"
+    low, high = min(*numbers, value / _LEAST_RANGE), max(*numbers, value * _LEAST_RANGE)
+    return SourcedValue(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)

@@ -73,20 +73,17 @@ def run(
 
     processes = usable_processors()
     with ExitStack() as ended:
-        # It is begun before the other imports, because a small process is copied faster.
         templates = ended.enter_context(Copy(_templates)) if out is not None and processes > 1 else None
         from windtunnel.app import run as run_command
-        from windtunnel.app.run import check_parquet, check_writable
         from windtunnel.library import predict as predict_library
         from windtunnel.simulation import run as simulation
 
-        check_parquet(out, parquet)
+        run_command.check_parquet(out, parquet)
         if out is not None:
-            check_writable(out)
+            run_command.check_writable(out)
         progress = Progress("jobs")
-        output = None
-        if out is not None:
-            output = ended.enter_context(run_command.Output(out, parquet=parquet, templates=templates))
+        made = None if out is None else run_command.Output(out, parquet=parquet, templates=templates)
+        output = None if made is None else ended.enter_context(made)
         finished = simulation.run(
             scenario,
             seed=seed,
@@ -120,7 +117,7 @@ def run(
 
 
 def _templates() -> Mapping[str, bytes]:
-    """Return the compiled templates of reports."""
+    """Return the compiled templates of reports; a copy of this process begins with it, while the process is small."""
     from windtunnel.report.page import compiled_templates
 
     return compiled_templates()
