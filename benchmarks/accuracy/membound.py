@@ -267,7 +267,7 @@ def transferred(sku: str, train: list[Table], hosts: Hosts) -> Device:
     api = CATALOGUE.spec(sku).apis[0]
     values = {
         **overlay(pooled),
-        **transferred_values(related, overlays, names, lambda _relative, _path, value: value),
+        **transferred_values(related, overlays, names, lambda _relative, _path, value: value, {}),
         **pooled_host([hosts[other] for other in others], api),
     }
     return CATALOGUE.device(sku, overlay=values, calibrated=False)

@@ -197,13 +197,12 @@ class Catalogue:
         self, spec: DeviceSpec, kind: Kind, overlay: Overlay | None
     ) -> tuple[dict[str, SourcedValue], dict[str, Residual], dict[str, ModelAccuracy]]:
         """Return values, residuals and accuracies: from the calibration, or from relatives where it has none."""
-        values = _defaults(kind)
+        values = dict(kind.defaults)
         names = [parameter.name for parameter in kind.parameters if parameter.fitted]
         measured, overlays = self._relatives(spec) if names or kind.learned else ([], {})
-        values.update(transferred_values(measured, overlays, names, self._carrier(spec, kind)))
-        values.update(spec.values)
-        if overlay is not None:
-            values.update(overlay.values)
+        stated = {**spec.values, **(overlay.values if overlay is not None else {})}
+        values.update(transferred_values(measured, overlays, names, self._carrier(spec, kind), stated))
+        values.update(stated)
         residuals: dict[str, Residual] = {}
         accuracies = {op: fit.accuracy() for op, fit in overlay.fits.items()} if overlay is not None else {}
         ops = {op for transferred in overlays.values() for op in transferred.learned}
@@ -239,7 +238,7 @@ class Catalogue:
         @cache
         def sheet(sku: str) -> Parameters:
             other = spec if sku == spec.sku else self.spec(sku)
-            return Parameters(Device(other, kind, api_profile(other.apis[0]), {**_defaults(kind), **other.values}))
+            return Parameters(Device(other, kind, api_profile(other.apis[0]), {**kind.defaults, **other.values}))
 
         def carried(relative: Relative, path: str, value: float) -> float:
             same_die = relative.relation in SAME_DIE
@@ -295,7 +294,7 @@ class Catalogue:
             if overlay is None:
                 raise ValueError(f"{sku} has no calibration")
             kind = find_kind(spec.kind)
-            values = _defaults(kind)
+            values = dict(kind.defaults)
             values.update(spec.values)
             values.update(overlay.values)
             frozen = Device(spec, kind, api_profile(overlay.api or spec.apis[0]), values)
@@ -329,13 +328,3 @@ def device_model(
         return catalogue.device(name)
     spec = catalogue.spec(name.partition("@")[0])
     return catalogue.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
-
-
-def _defaults(kind: Kind) -> dict[str, SourcedValue]:
-    """Return the values that a device of the kind has unless something else states them."""
-    values: dict[str, SourcedValue] = {}
-    for parameter in kind.parameters:
-        if parameter.default is not None:
-            values[parameter.name] = parameter.default
-        values.update({f"{parameter.name}.{key}": value for key, value in parameter.defaults.items()})
-    return values

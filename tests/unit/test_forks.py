@@ -11,6 +11,7 @@ from typing import Self
 
 import pytest
 from click.testing import CliRunner
+from jinja2 import Environment
 
 import windtunnel
 from windtunnel.app.run import Output
@@ -18,6 +19,7 @@ from windtunnel.cli.main import cli
 from windtunnel.core import forks
 from windtunnel.core.errors import InputError
 from windtunnel.core.forks import Copy, shared, usable_processors
+from windtunnel.report import page
 from windtunnel.simulation.run import Run
 
 SCENARIO = """
@@ -127,6 +129,20 @@ def test_a_run_writes_the_same_files_on_any_number_of_processors(
     assert printed[0] == printed[1]
     assert "8 more runs" in printed[0]
     assert "two more runs" in printed[0]
+
+
+def test_a_report_uses_the_templates_that_a_copy_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "_codes", {})
+    page._environment.cache_clear()
+    with Copy(page.compiled_templates) as copy:
+        codes = copy.result()
+    assert codes
+    assert not page._codes
+    page.receive_templates(codes)
+    monkeypatch.setattr(Environment, "compile", None)
+    assert "kept" in page.hint("kept")
+    with pytest.raises(TypeError):
+        page._environment().get_template("explore.html.j2")
 
 
 def test_files_that_a_copy_cannot_write_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -728,3 +728,18 @@ def test_weight_only_formats_read_fewer_bytes_and_multiply_sixteen_bit_numbers()
         assert 0.9 < many["int4"] / many["bfloat16"] <= 1.01, name
     with pytest.raises(UnsupportedOperationError):
         seconds("tpu-v5e", "gemm", m=8, n=8, k=8, dtype="int4")
+
+
+def test_a_product_costs_the_same_in_a_long_table_as_alone() -> None:
+    device = CATALOGUE.device("l4", calibrated=False)
+    m = np.arange(1.0, 3001.0)
+    choices = one_row(Gemm, {"m": 1, "n": 1, "k": 1, "dtype": "bfloat16"}).choices
+
+    def priced(some: np.ndarray) -> np.ndarray:
+        each = {"n": np.full(some.shape, 4096.0), "k": np.full(some.shape, 500.0), "batch": np.ones(some.shape)}
+        rows = Rows(Gemm, choices, {"m": some, **each})
+        return tiles_s(rows, fitted_constants(Parameters(device), "bfloat16", "bfloat16"))
+
+    whole = priced(m)
+    assert np.array_equal(whole, np.concatenate([priced(m[:1]), priced(m[1:2047]), priced(m[2047:])]))
+    assert np.array_equal(whole.reshape(3, 1000), priced(m.reshape(3, 1000)))

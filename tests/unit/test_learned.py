@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -283,3 +284,17 @@ def test_an_array_file_that_is_missing_is_named(without: object, tmp_path: Path)
     (read.CALIBRATION / "a100-sxm-80gb.npz").unlink()
     with pytest.raises(InputError, match=r"a100-sxm-80gb\.npz: the array file cannot be read"):
         known.device("a100-sxm-80gb").cost(products())
+
+
+def test_an_array_that_is_damaged_is_named_at_its_first_use(without: object) -> None:
+    known = without("nothing")  # type: ignore[operator]
+    path = read.CALIBRATION / "a100-sxm-80gb.npz"
+    with zipfile.ZipFile(path) as whole:
+        members = {name: whole.read(name) for name in whole.namelist()}
+    members["gemm.w0_0.npy"] = b"no array"
+    with zipfile.ZipFile(path, "w") as damaged:
+        for name, content in members.items():
+            damaged.writestr(name, content)
+    device = known.device("a100-sxm-80gb")
+    with pytest.raises(InputError, match=r"a100-sxm-80gb\.npz: the array file cannot be read"):
+        device.cost(products())

@@ -6,6 +6,7 @@ A module is imported when a device of its kind is first used; its name is the ki
 from __future__ import annotations
 
 import pkgutil
+from functools import cache
 from importlib import import_module
 
 from windtunnel.core.device import Kind
@@ -17,6 +18,7 @@ def kind_names() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
+@cache
 def find_kind(name: str) -> Kind:
     """Return the kind called ``name``; raises InputError with the nearest right name otherwise."""
     names = kind_names()

@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from windtunnel.core.device import Arrays, Correction, Device, Learned, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.files import ARRAY_BYTES, check_file
+from windtunnel.core.files import ARRAY_BYTES, read_bytes
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.learned.linear_model import LinearCostModel
@@ -218,21 +221,57 @@ class ArraysResidual:
             learned = self._device.kind.learned[self._op]
             return _evaluator(learned, self._op, self._path, state.st_mtime_ns, state.st_size)
         except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise InputError(
-                f"the array file cannot be read: {error}", where=Location(str(self._path)), expected="an .npz file"
-            ) from None
+            raise _unreadable(self._path, error) from None
 
 
 @lru_cache(maxsize=64)
 def _evaluator(learned: Callable[[Arrays], Learned], op: str, path: Path, _mtime_ns: int, _size: int) -> Learned:
     """Return the evaluator of an array file. Catalogues share it as long as the file does not change."""
-    check_file(path, "array file", ARRAY_BYTES)
-    with zipfile.ZipFile(path) as archive:
+    content = io.BytesIO(read_bytes(path, "array file", ARRAY_BYTES))
+    with zipfile.ZipFile(content) as archive:
         if sum(member.file_size for member in archive.infolist()) > ARRAY_BYTES:
             raise ValueError(f"its arrays have more than {ARRAY_BYTES // 2**20} MiB")
-    with np.load(path, allow_pickle=False) as file:
-        prefix = f"{op}."
-        return learned({name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)})
+    return learned(_ArrayFile(np.load(content, allow_pickle=False), f"{op}.", path))
+
+
+class _ArrayFile(Mapping[str, npt.NDArray[Any]]):
+    """The arrays of an operation in an array file; each is decoded at its first use, because few are used.
+
+    Raises:
+        InputError: at the first use of an array that cannot be decoded.
+    """
+
+    def __init__(self, file: Mapping[str, npt.NDArray[Any]], prefix: str, path: Path) -> None:
+        self._file, self._prefix, self._path = file, prefix, path
+        self._names = [name.removeprefix(prefix) for name in file if name.startswith(prefix)]
+        self._decoded: dict[str, npt.NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._decoded:
+            if name not in self._names:
+                raise KeyError(name)
+            try:
+                found = self._file[self._prefix + name]
+                if not isinstance(found, np.ndarray):
+                    raise ValueError(f"'{self._prefix}{name}' is not an array")
+                self._decoded[name] = found
+            except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+                raise _unreadable(self._path, error) from None
+        return self._decoded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    """Return the error of an array file that cannot be read."""
+    return InputError(f"the array file cannot be read: {error}", where=Location(str(path)), expected="an .npz file")
 
 
 @dataclass(frozen=True)

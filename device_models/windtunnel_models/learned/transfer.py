@@ -119,8 +119,11 @@ def transferred_values(
     overlays: Mapping[str, Overlay],
     names: Sequence[str],
     carried: Callable[[Relative, str, float], float],
+    stated: Mapping[str, SourcedValue],
 ) -> dict[str, SourcedValue]:
     """Return the parameters ``names`` as weighted geometric means of the values in the relatives' overlays.
+
+    Those that the device itself states (``stated``) are returned as they are, in the same order as the others.
 
     ``carried`` expresses a relative's value for the device in question, given its path. The range of each value is that
     of the relatives, and at least a fifth in either direction; a value of a similar board of the same die has none, nor
@@ -132,22 +135,37 @@ def transferred_values(
         path for relative in related for path in overlays[relative.sku].values if path.partition(".")[0] in names
     )
     values: dict[str, SourcedValue] = {}
+    groups: dict[tuple[str, ...], list[Relative]] = {}
     for path in paths:
-        have = closest([r for r in related if path in overlays[r.sku].values])
-        measured = [overlays[r.sku].values[path].value for r in have]
-        numbers = [carried(r, path, number) for r, number in zip(have, measured, strict=True)]
-        if min(numbers) > 0.0:
-            value = math.exp(sum(r.weight * math.log(x) for r, x in zip(have, numbers, strict=True)))
-        else:
-            value = sum(r.weight * x for r, x in zip(have, numbers, strict=True))
-        names_of = ", ".join(r.sku for r in have)
-        if have[0].relation == "die" or (have[0].relation in SAME_DIE and numbers == measured):
-            source = overlays[have[0].sku].values[path].source
-            values[path] = SourcedValue(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
-        else:
-            reason = f"transferred from {names_of}, weighted by nearness of vendor, generation and memory"
-            if have[0].relation in SAME_DIE:
-                reason = f"{names_of} has the same die on a board with other rates, memory or power"
-            low, high = min(*numbers, value / _LEAST_RANGE), max(*numbers, value * _LEAST_RANGE)
-            values[path] = SourcedValue(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)
+        if path in stated:
+            values[path] = stated[path]
+            continue
+        stating = tuple(r.sku for r in related if path in overlays[r.sku].values)
+        if stating not in groups:
+            groups[stating] = closest([r for r in related if r.sku in stating])
+        values[path] = _mean(path, groups[stating], overlays, carried)
     return values
+
+
+def _mean(
+    path: str,
+    have: Sequence[Relative],
+    overlays: Mapping[str, Overlay],
+    carried: Callable[[Relative, str, float], float],
+) -> SourcedValue:
+    """Return one parameter from the relatives that state it; see ``transferred_values``."""
+    measured = [overlays[r.sku].values[path].value for r in have]
+    numbers = [carried(r, path, number) for r, number in zip(have, measured, strict=True)]
+    if min(numbers) > 0.0:
+        value = math.exp(sum(r.weight * math.log(x) for r, x in zip(have, numbers, strict=True)))
+    else:
+        value = sum(r.weight * x for r, x in zip(have, numbers, strict=True))
+    names_of = ", ".join(r.sku for r in have)
+    if have[0].relation == "die" or (have[0].relation in SAME_DIE and numbers == measured):
+        source = overlays[have[0].sku].values[path].source
+        return SourcedValue(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
+    reason = f"transferred from {names_of}, weighted by nearness of vendor, generation and memory"
+    if have[0].relation in SAME_DIE:
+        reason = f"{names_of} has the same die on a board with other rates, memory or power"
+    low, high = min(*numbers, value / _LEAST_RANGE), max(*numbers, value * _LEAST_RANGE)
+    return SourcedValue(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)

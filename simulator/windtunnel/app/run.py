@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import zip_longest
@@ -26,11 +26,14 @@ class Output:
 
     They appear only when all of them are complete. With ``parquet`` the table of jobs is also written as jobs.parquet.
     What does not depend on the statistics is written by copies of this process while they are computed, if ``begin`` is
-    called. Leaving the context ends these copies and deletes what they have written.
+    called. Leaving the context ends these copies and deletes what they have written. ``templates`` is a copy that
+    compiles the templates of the report.
     """
 
-    def __init__(self, folder: Path, *, parquet: bool = False) -> None:
-        self._folder, self._parquet = folder, parquet
+    def __init__(
+        self, folder: Path, *, parquet: bool = False, templates: Copy[Mapping[str, bytes]] | None = None
+    ) -> None:
+        self._folder, self._parquet, self._templates = folder, parquet, templates
         self._open = ExitStack()
         self._scratch: Path | None = None
         self._copies: list[Copy[bool]] = []
@@ -61,10 +64,14 @@ class Output:
         Raises:
             InputError: The folder cannot be written to.
         """
+        from windtunnel.report import page
+
         made, folder = self._made(), self._folder
         self._unused = False
         with _folder_errors(folder):
             (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
+            if self._templates is not None:
+                page.receive_templates(self._templates.result() or {})
             if isinstance(finished, PlacementRun):
                 _write_placement(finished, made, self._parquet)
             else:
@@ -84,8 +91,8 @@ class Output:
     def _write_run(self, finished: Run, made: Path) -> None:
         from windtunnel.report import run_page
 
-        page = run_page.render(finished.result, finished.recording)
-        (made / "report.html").write_text(page, encoding="utf-8")
+        report = run_page.render(finished.result, finished.recording)
+        (made / "report.html").write_text(report, encoding="utf-8")
         parts = self._parts(finished.result.name, finished.recording, finished.sample, made)
         for part, copy in zip_longest(parts, self._copies):
             if copy is None or not copy.result():

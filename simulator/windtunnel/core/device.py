@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -322,6 +323,16 @@ class Kind:
     transfer_errors: Mapping[str, Mapping[str, SourcedValue]] = field(default_factory=dict)
     transfer_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     carried: Callable[[Parameters, Parameters, str, float, bool], float] = carried_unchanged
+
+    @cached_property
+    def defaults(self) -> Mapping[str, SourcedValue]:
+        """The values that a device of the kind has unless something else states them, by path."""
+        values: dict[str, SourcedValue] = {}
+        for parameter in self.parameters:
+            if parameter.default is not None:
+                values[parameter.name] = parameter.default
+            values.update({f"{parameter.name}.{key}": value for key, value in parameter.defaults.items()})
+        return values
 
     def parameter(self, name: str) -> Parameter:
         """Return the parameter ``name``; raises InputError with the nearest right name."""

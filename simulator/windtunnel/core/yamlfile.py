@@ -18,9 +18,9 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.core.files import TEXT_BYTES, read_bytes
 
 try:
-    from yaml import CSafeLoader as _Loader
+    from yaml import CSafeLoader as _SafeLoader
 except ImportError:  # PyYAML built without libyaml
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
 Path = tuple[str | int, ...]
 
@@ -181,6 +181,30 @@ def _written_text(dumper: _Dumper, text: str) -> yaml.Node:
 
 _WORDS = ("", "~", "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE")
 _Dumper.add_representer(str, _written_text)
+
+
+class _Loader(_SafeLoader):
+    """Composes nodes whose tags are those of text, lists and mappings unless the file states others.
+
+    PyYAML would match every text with the patterns of YAML 1.1, which takes longer than parsing it.
+    """
+
+    def descend_resolver(self, _parent: yaml.Node | None, _index: object) -> None:
+        """Do nothing: no path has a tag of its own."""
+
+    def ascend_resolver(self) -> None:
+        """Do nothing, as ``descend_resolver``."""
+
+    def resolve(self, kind: type[yaml.Node], _value: object, _implicit: object) -> str:
+        """Return the tag of a node without one; ``_Builder`` resolves text itself."""
+        return _TAGS[kind]
+
+
+_TAGS = {
+    yaml.ScalarNode: "tag:yaml.org,2002:str",
+    yaml.SequenceNode: "tag:yaml.org,2002:seq",
+    yaml.MappingNode: "tag:yaml.org,2002:map",
+}
 
 
 class _Builder:

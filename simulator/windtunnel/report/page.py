@@ -197,12 +197,40 @@ def render_live(*, name: str, lead: str | None, file: str, data: Any) -> tuple[s
     return document, policy
 
 
+def compiled_templates() -> dict[str, bytes]:
+    """Return the code of the templates of reports, for ``receive_templates`` in another process."""
+    for name in ("parts.html.j2", "page.html.j2"):
+        _environment().get_template(name)
+    return _codes
+
+
+def receive_templates(codes: Mapping[str, bytes]) -> None:
+    """Use templates that another process has compiled; those that it has not are compiled when they are needed."""
+    _codes.update(codes)
+
+
+_codes: dict[str, bytes] = {}
+"""The code of compiled templates, by the names that Jinja gives them."""
+
+
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
+    from jinja2.bccache import Bucket
+
+    class Codes(BytecodeCache):
+        """Keeps the code of templates in ``_codes``. Jinja refuses code of another source or version."""
+
+        def load_bytecode(self, bucket: Bucket) -> None:
+            if bucket.key in _codes:
+                bucket.bytecode_from_string(_codes[bucket.key])
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            _codes[bucket.key] = bucket.bytecode_to_string()
 
     environment = Environment(
         loader=PackageLoader("windtunnel.report", "templates"),
+        bytecode_cache=Codes(),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -41,6 +41,9 @@ _TILES = (
 _SPLITS = (1, 2, 4, 8, 16)
 """Tile shapes and split-k factors from which a library chooses."""
 
+_BLOCK = 2048
+"""The number of rows whose tiles are compared at once, so that the arrays stay in the processor's cache."""
+
 MOST_SPREAD = 0.95
 """The largest share of the last wave that is spread evenly; it is below 1, so that a further tile always has a cost."""
 
@@ -293,21 +296,34 @@ def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
     """
     n = rows.numbers
     size = BYTES_PER_ELEMENT[arithmetic(rows.choices["dtype"])]
-    m, columns, k, batch = np.broadcast_arrays(n["m"], n["n"], n["k"], n["batch"])
-    reduction = 8.0 * m * columns * batch / (x.units * x.unit_l2_rate)
+    m, columns, k, batch = (flat.reshape(-1) for flat in np.broadcast_arrays(n["m"], n["n"], n["k"], n["batch"]))
+    best = np.empty(len(m))
+    for start in range(0, len(m), _BLOCK):
+        some = slice(start, start + _BLOCK)
+        best[some] = _tiles_of_block_s(m[some], columns[some], k[some], batch[some], size, x)
+    return best.reshape(rows.shape)
+
+
+def _tiles_of_block_s(
+    m: FloatArray, columns: FloatArray, k: FloatArray, batch: FloatArray, size: float, x: Numbers
+) -> FloatArray:
+    """Return ``tiles_s`` of flat arrays, with all splits of a tile at once."""
+    splits = np.array(_SPLITS, dtype=np.float64)[:, None]
+    # Partial sums, and what a split takes beside them; none without a split.
+    sums = splits * (8.0 * m * columns * batch / (x.units * x.unit_l2_rate)) + x.split_s
+    sums[0] = 0.0
+    down = {tile: np.ceil(m / tile) for tile in {tm for tm, _ in _TILES}}
+    across = {tile: np.ceil(columns / tile) for tile in {tn for _, tn in _TILES}}
     best = np.full(m.shape, np.inf)
     for tm, tn in _TILES:
         per_k = max(2.0 * tm * tn / (x.rate / x.units), (tm + tn) * size / x.unit_l2_rate, x.k_step_s)
         wave_s = x.wave_s * (tm * tn / 128.0**2) ** x.wave_area
-        tiles = np.ceil(m / tm) * np.ceil(columns / tn) * batch
-        for split in _SPLITS:
-            filled = tiles * (split / x.units)
-            waves = np.ceil(filled)
-            waves = np.where(filled > 1.0, waves + x.wave_spread * (filled - waves), waves)
-            took = waves * (k * (per_k / split) + wave_s)
-            if split > 1:
-                took += split * reduction + x.split_s
-            np.minimum(best, took, out=best)
+        filled = down[tm] * across[tn] * batch * (splits / x.units)
+        waves = np.ceil(filled)
+        took = np.where(filled > 1.0, waves + x.wave_spread * (filled - waves), waves)
+        took *= k * (per_k / splits) + wave_s
+        took += sums
+        np.minimum(best, took.min(axis=0), out=best)
     return best
 
 

@@ -53,6 +53,9 @@ REGIONS = 8
 _BLOCK = 4096
 """The number of rows that are evaluated at once, whose inputs fit into the processor's cache."""
 
+_NEAR = 128
+"""The number of rows that are encoded at once, so that they stay in the cache of a processor core."""
+
 _ROUNDED = 1e-4
 """A file has six digits of each number, so a device's formula differs by less than this (log) from that of the fit."""
 
@@ -127,11 +130,17 @@ def encode(x: npt.NDArray[Any], knots: npt.NDArray[Any]) -> FloatArray:
     Learning", 2022). With it a small network can change as sharply as trees, which is needed where a library changes
     kernels.
     """
-    values, low = x.astype(np.float64), knots[:, :-1].astype(np.float64)
-    ramps = values[:, :, None] - low
-    ramps /= np.diff(knots.astype(np.float64), axis=1)
-    np.clip(ramps, 0.0, 1.0, out=ramps)
-    return np.concatenate([values, ramps.reshape(len(values), -1)], axis=1)
+    values, cuts = x.astype(np.float64), knots.astype(np.float64)
+    low, width, ramps = cuts[:, :-1].reshape(-1), np.diff(cuts, axis=1).reshape(-1), knots.shape[1] - 1
+    count, count_in = values.shape
+    encoded = np.empty((count, count_in * (1 + ramps)))
+    encoded[:, :count_in] = values
+    for start in range(0, count, _NEAR):
+        some = encoded[start : start + _NEAR, count_in:]
+        np.subtract(np.repeat(values[start : start + _NEAR], ramps, axis=1), low, out=some)
+        some /= width
+        np.clip(some, 0.0, 1.0, out=some)
+    return encoded
 
 
 def _silu(x: FloatArray) -> FloatArray:
