@@ -173,7 +173,8 @@ def test_a_wait_for_nothing_and_what_is_only_said_takes_no_device_time(emulated:
 
 def test_non_blocking_streams_pass_the_default_stream_and_blocking_ones_do_not(emulated: Any, kernels: Any) -> None:
     size = 10_000_000
-    buffer, other, launch = emulated.empty(size), emulated.empty(size), emulated.configuration(size)
+    buffer, launch = emulated.empty(size), emulated.configuration(size)
+    other = emulated.to_device(np.ones(64, np.float32))
     spans = emulated.start_trace()
     blocking, free = emulated.stream(), emulated.stream(non_blocking=True)
     emulated.launch(kernels.double, *launch, buffer)

@@ -244,7 +244,7 @@ def test_transpile_takes_a_kernel_of_a_file_in_c_by_its_name(tmp_path: Path) -> 
     assert "fn scale(" in text
     for wrong, request in {
         "no kernel 'othr'.*did you mean 'other'": app.TranspileRequest(f"{source}:othr", "hip", defines=["FACTOR=2"]),
-        "undeclared identifier 'FACTOR'": app.TranspileRequest(f"{source}:other", "hip"),
+        "undeclared identifier 'FACTOR'": app.TranspileRequest(f"{source}:scale<float>", "hip"),
         "2 kernels|several": app.TranspileRequest(str(source), "hip", defines=["FACTOR=2"]),
         "-D for a kernel that is not in C": app.TranspileRequest(f"{runners.KERNELS}:saxpy", "hip", defines=["A"]),
         "the size of the __local parameter 't'": app.TranspileRequest(launch_of("local").file, "hip"),

@@ -655,6 +655,9 @@ def test_an_error_names_the_header_that_is_not_found(check: Command) -> None:
         code == 2
         and "kernel.cu:3:29: use of undeclared identifier 'cub'; expected the header <cub/cub.cuh> (line 2)" in err
     )
+    source += "\n__global__ void own(int *a) { a[threadIdx.x] = 1; }"
+    code, _, err = check(source, "--grid", "1", "--block", "32", "--kernel", "own")
+    assert code == 0 and "note: kernel.cu:3:29: kernels that need this function are refused" in err
 
 
 def test_a_kernel_of_numba_is_referred_to_emulate(check: Command) -> None:

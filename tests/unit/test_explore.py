@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -342,6 +343,23 @@ def test_without_tornado_the_message_names_the_extra(tmp_path: Path, monkeypatch
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match="Tornado, which is not installed.*windtunnel\\[explore\\]"):
         explore(tmp_path / "mine.yaml", catalogue=shipped_catalogue(), announce=lambda _: None)
+
+
+def test_a_connection_that_breaks_ends_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line leaves SIGPIPE as it is, so that a server that writes to a closed connection would be ended."""
+    document(QUEUE, tmp_path)
+    handlers: list[Any] = []
+
+    async def served(**_: Any) -> None:
+        handlers.append(signal.getsignal(signal.SIGPIPE))
+
+    monkeypatch.setattr("windtunnel.explorer.server.serve", served)
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        explore(tmp_path / "mine.yaml", catalogue=shipped_catalogue(), announce=lambda _: None)
+        assert handlers == [signal.SIG_IGN] and signal.getsignal(signal.SIGPIPE) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 # The worker processes and the server.

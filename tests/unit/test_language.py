@@ -221,12 +221,12 @@ def test_what_comes_after_and_or_and_if_may_need_statements_of_its_own_which_run
     assert device.to_host(out).tolist() == [100, 121, 120, 121, 130, 130]
 
 
-def test_sides_below_zero_count_from_the_last_and_one_beyond_is_refused() -> None:
+def test_axes_below_zero_count_from_the_last_and_one_beyond_is_refused() -> None:
     device = windtunnel.device("l4", catalogue=Catalogue())
     given, out = device.to_device(np.zeros((2, 3), np.float32)), device.to_device(np.zeros(3, np.int32))
     device.launch(_sized, 1, 1, given, out)
     assert device.to_host(out).tolist() == [3, 2, 6]
-    with pytest.raises(KernelError, match="side -3 of 'a', which has 2"):
+    with pytest.raises(KernelError, match="axis -3 of 'a', which has 2"):
         device.launch(_third, 1, 1, given, out)
 
 

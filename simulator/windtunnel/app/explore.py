@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.worker_processes import broken_pipes_are_errors
 from windtunnel.explorer.controls import controls, data_of
 from windtunnel.explorer.lanes import Lane
 from windtunnel.explorer.look import Looker
@@ -64,4 +65,5 @@ def explore(
         workshop = Workshop(Lane(document, catalogue), thorough, offered)
         await serve(port=port, original=document, workshop=workshop, page=page, policy=policy, announce=announce)
 
-    asyncio.run(main())
+    with broken_pipes_are_errors():  # a browser that closes the page ends no server
+        asyncio.run(main())

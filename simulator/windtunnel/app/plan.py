@@ -9,6 +9,7 @@ from windtunnel.app import deploy
 from windtunnel.core.processors import processors
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.plan import PlanResult
+from windtunnel.core.worker_processes import broken_pipes_are_errors
 from windtunnel.planning.planner import Planner
 from windtunnel.scenario.plan import Objective, Plan
 from windtunnel.scenario.read import read_scenario
@@ -40,7 +41,8 @@ def plan(
         options = (scenario.plan or Plan()).model_copy(update={"objective": objective})
         scenario = scenario.changed(plan=options)
     catalogue = catalogue or shipped_catalogue()
-    return Planner(scenario, catalogue, workers or processors(), progress).run()
+    with broken_pipes_are_errors():
+        return Planner(scenario, catalogue, workers or processors(), progress).run()
 
 
 def save(result: PlanResult, folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
@@ -82,3 +83,16 @@ def keep_memory() -> None:
         if mallopt is not None:
             mallopt(_M_MMAP_THRESHOLD, 2**30)
             mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+@contextlib.contextmanager
+def broken_pipes_are_errors() -> Iterator[None]:
+    """Ignore SIGPIPE: a command ends when the reader of its output ends, but not when a worker or a browser does."""
+    if not hasattr(signal, "SIGPIPE") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)

@@ -89,6 +89,7 @@ def sort_errors(unit: Any, lines: int, launched: int) -> None:
             raise InputError(f"{found.spelling}", where=at)
     if unit.unknown and len(_KERNEL.findall(without_comments("\n".join(unit.lines)))) < 2:
         raise unit.unknown[0].error()
+    unit.notes += [f"{one.where}: kernels that need this function are refused: {one.problem}" for one in unit.unknown]
     for place, problem in [*unit.wrong.items()][:_NOTES]:
         name, line = unit.origin(*place)
         unit.notes.append(f"{name}:{line}: in a declaration of the host, which is not run: {problem}")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import signal
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location, WindtunnelError
 from windtunnel.core.processors import processors
 from windtunnel.core.results.sweep import PointOutcome, SweepResult
+from windtunnel.core.worker_processes import broken_pipes_are_errors
 from windtunnel.sweep.grid import Common, Grid, canonical, manifest
 from windtunnel.sweep.records import Records, records
 from windtunnel.sweep.table import outcome_of, sweep_result, write_tables
@@ -59,7 +58,7 @@ def run_sweep(
     stated = manifest(grid, resolved, common)
     total = len(grid.points)
     with ExitStack() as stack:
-        stack.enter_context(_broken_pipes_are_errors())
+        stack.enter_context(broken_pipes_are_errors())
         kept, resumed = None, False
         if options.out is not None:
             kept, resumed = stack.enter_context(records(options.out, stated, fresh=options.fresh))
@@ -94,19 +93,6 @@ def run_sweep(
         if kept is not None:
             write_tables(kept.folder, result, options.parquet)
     return result
-
-
-@contextmanager
-def _broken_pipes_are_errors() -> Iterator[None]:
-    """Ignore SIGPIPE: the command line ends when the reader of its output ends, but not when a worker does."""
-    if not hasattr(signal, "SIGPIPE") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGPIPE, before)
 
 
 def _executor(
