@@ -347,7 +347,7 @@ def _under_test(
         opened.seed = before
     hidden = hidden_findings(tested.accelerator.findings, options)
     if options.get("leaks") == "error" and leak is not None:
-        pytest.fail(str(leak), pytrace=False)
+        pytest.fail(f"{type(leak).__name__}: {leak}", pytrace=False)
     if hidden and not request.node.stash.get(_FAILED, False):
         pytest.fail(hidden, pytrace=False)
 

@@ -75,7 +75,7 @@ def test_what_has_to_fail_fails_with_the_seed_the_trace_and_the_faults_that_stru
 def test_pytest_lists_the_marker_and_the_fixtures(fresh: Path, run: Run, project: Path) -> None:
     markers = run(fresh / "python", "-m", "pytest", "--markers", cwd=project).stdout
     assert (
-        "@pytest.mark.accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, strict=False, counted=True, emulated=False): run the test"
+        "@pytest.mark.accelerator(*devices, leaks='ignore', findings='error', faults=(), seed=None, interval=None, schedules=None, strict=False, counted=True, emulated=False): run the test"
         in markers
     )
     fixtures = run(fresh / "python", "-m", "pytest", "--fixtures", "planted", cwd=project).stdout
