@@ -14,6 +14,7 @@ from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import Meets, PlanResult
 from windtunnel.core.results.run import DeviceAccuracy
+from windtunnel.planning import explanation
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
@@ -63,6 +64,17 @@ def test_the_alternatives_of_an_entry_have_one_price_and_beyond_its_break_even_a
             again = planned(fleet=fleet)
             stays = again.fleets[again.recommended].text == found.fleets[found.recommended].text
             assert stays == ((factor < 1) == above), (effect, best)
+
+
+def test_a_fleet_of_more_devices_of_one_price_has_no_price_at_which_it_costs_as_much() -> None:
+    text = SimpleNamespace(
+        plan=SimpleNamespace(objective="cost"), scaled=(), priced=lambda counts: {("b200", 5.49): counts[0]}, text=str
+    )
+    fleets = [
+        cast(Evaluation, SimpleNamespace(counts=(n,), choice=0, meets=Meets(True, True), cost_usd_per_h=n * 5.49))
+        for n in (16, 24, 28)
+    ]
+    assert explanation._prices({0: cast(Candidates, text)}, fleets, fleets[0]) == []
 
 
 def test_a_policy_that_does_not_exist_is_an_error_and_no_value_that_is_left_out() -> None:

@@ -109,8 +109,8 @@ def _prices(choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], bes
             name, usual = key
             more = theirs.get(key, 0) - own.get(key, 0)
             level = usual + (best.cost_usd_per_h - other.cost_usd_per_h) / more if more else 0.0
-            # An entry of the best fleet may become dearer, and one of another fleet cheaper.
-            if level <= 0.0 or (level > usual) != (more < 0):
+            # An entry of the best fleet may become dearer, and one of another fleet cheaper; 0 may be a rounding error.
+            if level <= 1e-9 * usual or (level > usual) != (more < 0):
                 continue
             known = effects.get(key)
             if known is None or abs(level - usual) < abs(known.break_even - usual):
