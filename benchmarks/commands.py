@@ -1,4 +1,4 @@
-"""Duration of whole commands: start-up, a table of predictions, and two runs that write their output files.
+"""Duration of whole commands: start-up, one prediction, a table of them, and two runs that write their output files.
 
     python benchmarks/commands.py [--rounds 3] [--out DIR]
 
@@ -56,6 +56,10 @@ def main() -> None:
             "python -c pass": [sys.executable, "-c", "pass"],
             "windtunnel --help": [*windtunnel, "--help"],
             "windtunnel devices": [*windtunnel, "devices", "--format", "json"],
+            "windtunnel predict, one operation": [
+                *windtunnel, "predict", "gemm", "--device", "h100-sxm-80gb", "m=4096", "n=4096", "k=4096",
+                "dtype=bfloat16",
+            ],
             "windtunnel predict, a table of 100,000 rows": [*windtunnel, *predict],
             "windtunnel run azure-code, with output files": [
                 *windtunnel, "run", "scenarios/azure-code.yaml", "--out", str(here / "run"),
