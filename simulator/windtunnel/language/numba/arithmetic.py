@@ -158,14 +158,11 @@ def unary(line: int, op: str, value: Num | Cplx) -> Num | Cplx | None:
     return Num(converted(ir.Unary(line, op, operand, type=own), kind))
 
 
-def extreme(line: int, op: str, left: Num, right: Num, *, nans: bool = False) -> Num:
+def extreme(line: int, op: str, left: Num, right: Num) -> Num:
     """Return ``min`` or ``max`` of two numbers. Python's returns the first operand unless the second is beyond it."""
     kind = rules.unified(left.type, right.type)
-    if is_integer(left.type) and is_integer(right.type) and left.type != right.type:
-        kind = rules.integer_result(left.type, right.type)
     assert isinstance(kind, Scalar)  # noqa: S101  both are numbers
     a, b = converted(left.expr, kind), converted(right.expr, kind)
-    del nans
     return Num(ir.Binary(line, op, a, b, type=kind))
 
 

@@ -382,7 +382,9 @@ class CallReader(BrainReader):
 
     def _builtin_divmod(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
         del named
-        held = [self.held(self.numeric(node, value)) for value in given]
+        a, b = (self.num(node, value) for value in given)
+        kind = rules.quotient_and_rest(a.type, b.type)
+        held = [self.held(number(value, kind)) for value in (a, b)]
         return Tup(tuple(self.stored(self.binary(node, op, *held), "part") for op in ("//", "%")))
 
     def _builtin_round(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
@@ -393,7 +395,7 @@ class CallReader(BrainReader):
         if digits is None or (isinstance(digits, Const) and digits.value is None):
             rounded = ir.Call(line, "math.rint", [converted(value.expr, wide)], type=wide)
             return Num(converted(rounded, I64))
-        places = converted(self.integer(node, digits), I64)
+        places, wide = converted(self.integer(node, digits), I64), rules.of_float(value.type)
         return Num(ir.Call(line, "math.round_to", [converted(value.expr, wide), places], type=wide))
 
     def _builtin_sum(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
