@@ -132,7 +132,9 @@ def randoms(kind: str, count: int, seed: str) -> np.ndarray:
         return np.concatenate([small, rng.integers(limits.min, limits.max, count - half, dtype, endpoint=True)])
     if dtype.kind == "c":
         return (rng.normal(0, 3, count) + 1j * rng.normal(0, 3, count)).astype(dtype)
-    wide = rng.normal(0, 1, count - half) * 10.0 ** rng.integers(-4 if dtype == "f2" else -30, 4 if dtype == "f2" else 30, count - half)
+    wide = rng.normal(0, 1, count - half) * 10.0 ** rng.integers(
+        -4 if dtype == "f2" else -30, 4 if dtype == "f2" else 30, count - half
+    )
     # Halves, on which the rules of rounding differ, and values with a fraction.
     small = np.where(rng.random(half) < 0.4, rng.integers(-9, 9, half) + 0.5, rng.normal(0, 4, half))
     return np.concatenate([small, wide]).astype(dtype)
@@ -153,12 +155,21 @@ def _of_pairs(a: str, b: str) -> list[Case]:
     found = [Case(f"a {op} b") for op in ("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=")]
     found += [Case("a // b", division), Case("a % b", division)]
     found += [Case(f"divmod(a, b)[{at}]", division) for at in (0, 1)]
-    found += [Case("a ** b", "(a == 0) & (b < 0)" if integers else ""), Case("pow(a, b)", "(a == 0) & (b < 0)" if integers else "")]
+    found += [
+        Case("a ** b", "(a == 0) & (b < 0)" if integers else ""),
+        Case("pow(a, b)", "(a == 0) & (b < 0)" if integers else ""),
+    ]
     if integers:
         found += [Case(f"a {op} b") for op in ("&", "|", "^")]
         found += [Case(f"a {op} b", SHIFT) for op in ("<<", ">>")] + [Case("math.gcd(a, b)")]
     found += [Case("min(a, b)"), Case("max(a, b)"), Case("min(b, a, 3)"), Case("max(a, 2.5, b)")]
-    found += [Case("a if b else a"), Case("a if a > b else b"), Case("b and a"), Case("a or b"), Case("not a and not b")]
+    found += [
+        Case("a if b else a"),
+        Case("a if a > b else b"),
+        Case("b and a"),
+        Case("a or b"),
+        Case("not a and not b"),
+    ]
     found += [Case(f"math.{name}(a, b)") for name in ("atan2", "copysign", "fmod", "hypot", "pow", "remainder")]
     found.append(Case("r{k} = a\nif b > 1:\n    r{k} = b"))
     found.append(Case("r{k} = 0\nif b > 1:\n    r{k} = a"))
@@ -175,8 +186,18 @@ def _literals(a: str) -> list[Case]:
             continue
         found += [Case(f"a {op} {text}") for op in ("+", "*", "/", "//", "%", ">", "==")]
         found += [Case(f"{text} {op} a", "a == 0" if op in ("//", "%") else "") for op in ("-", "/", "//", "%")]
-    found += [Case(f"a ** {power}", "a == 0" if power.startswith("-") else "") for power in ("0", "1", "2", "3", "-1", "-2", "0.5", "2.0", "10")]
-    found += [Case("2 ** a", "(a < 0) | (a > 64)"), Case("2.0 ** a"), Case("(-3) ** a"), Case("a + i"), Case("a * i - 1"), Case("a / (i + 1)")]
+    found += [
+        Case(f"a ** {power}", "a == 0" if power.startswith("-") else "")
+        for power in ("0", "1", "2", "3", "-1", "-2", "0.5", "2.0", "10")
+    ]
+    found += [
+        Case("2 ** a", "(a < 0) | (a > 64)"),
+        Case("2.0 ** a"),
+        Case("(-3) ** a"),
+        Case("a + i"),
+        Case("a * i - 1"),
+        Case("a / (i + 1)"),
+    ]
     if not _is_float(a):
         found += [Case(f"a {op} {n}") for op in ("<<", ">>") for n in ("0", "1", "7", "40")]
         found += [Case(f"a {op} {n}") for op in ("&", "|", "^") for n in ("255", "-2", "4000000000")]
@@ -191,7 +212,22 @@ _MATH = (
     "sinh", "sqrt", "tan", "tanh", "trunc",
 )  # fmt: skip
 _BEYOND = "~(np.abs(a.astype(np.float64)) < 2.0**63)"
-_NUMPY = ("abs", "sin", "sqrt", "exp", "floor", "ceil", "sign", "square", "isnan", "arctan", "log2", "fabs", "negative", "conj")
+_NUMPY = (
+    "abs",
+    "sin",
+    "sqrt",
+    "exp",
+    "floor",
+    "ceil",
+    "sign",
+    "square",
+    "isnan",
+    "arctan",
+    "log2",
+    "fabs",
+    "negative",
+    "conj",
+)
 
 
 def _of_one(a: str) -> list[Case]:
@@ -204,7 +240,12 @@ def _of_one(a: str) -> list[Case]:
         width = 2.0 ** (int(kind.strip("uint")) - (kind[0] != "u"))
         narrow = f"~((a > {-width if kind[0] != 'u' else -1}) & (a < {width}))" if _is_float(a) else ""
         found += [Case(f"{kind}(a)", narrow), Case(f"np.{kind}(a)", narrow), Case(f"{kind}(a) * {kind}(3)", narrow)]
-        found += [Case(f"{kind}(int(a))", beyond), Case(f"abs({kind}(a))", narrow), Case(f"-{kind}(a)", narrow), Case(f"~{kind}(a)", narrow)]
+        found += [
+            Case(f"{kind}(int(a))", beyond),
+            Case(f"abs({kind}(a))", narrow),
+            Case(f"-{kind}(a)", narrow),
+            Case(f"~{kind}(a)", narrow),
+        ]
     found += [Case(f"{kind}(a)") for kind in (*FLOATS, "bool_", "np.float32", "np.float64", "np.bool_")]
     found += [Case(f"math.frexp(a)[{at}]") for at in (0, 1)] + [Case(f"math.modf(a)[{at}]") for at in (0, 1)]
     found += [Case("math.ldexp(a, 3)"), Case("math.ldexp(a, -1070)"), Case("math.ldexp(a, i - 90)")]
@@ -214,7 +255,14 @@ def _of_one(a: str) -> list[Case]:
     found.append(Case("s{k} = int8(100)\nfor j{k} in range(4):\n    s{k} = s{k} + int8(100)\nr{k} = s{k} + a"))
     found.append(Case("q{k} = (a, 2, 0.5)\nr{k} = q{k}[0] * q{k}[1] + q{k}[2]"))
     found.append(Case("j{k} = 0\nwhile j{k} < 5 and a > j{k}:\n    j{k} += 1\nr{k} = j{k}"))
-    found += [Case("1 < a < 10"), Case("a is None"), Case("a == a"), Case("a != a"), Case("len((a, a))"), Case("a in (0, 1, 7)")]
+    found += [
+        Case("1 < a < 10"),
+        Case("a is None"),
+        Case("a == a"),
+        Case("a != a"),
+        Case("len((a, a))"),
+        Case("a in (0, 1, 7)"),
+    ]
     return found
 
 
@@ -240,8 +288,15 @@ _ATOMICS = ("add", "sub", "max", "min", "nanmax", "nanmin", "exch", "and_", "or_
 def _atomics(kind: str) -> list[Case]:
     store = "of[{k}, i] = r{k}; oi[{k}, i] = r{k}"
     found = [Case(f"cuda.atomic.{name}(t, ({{k}}, i), a)", store=store) for name in _ATOMICS]
-    found += [Case(f"cuda.atomic.{name}(t, ({{k}}, i), {text})", store=store) for name in ("add", "max", "exch") for text in ("3", "0.5", "a + 1")]
-    found += [Case("cuda.atomic.cas(t, ({k}, i), a, b)", store=store), Case("cuda.atomic.cas(t, ({k}, i), t[{k}, i], 1)", store=store)]
+    found += [
+        Case(f"cuda.atomic.{name}(t, ({{k}}, i), {text})", store=store)
+        for name in ("add", "max", "exch")
+        for text in ("3", "0.5", "a + 1")
+    ]
+    found += [
+        Case("cuda.atomic.cas(t, ({k}, i), a, b)", store=store),
+        Case("cuda.atomic.cas(t, ({k}, i), t[{k}, i], 1)", store=store),
+    ]
     found.append(Case("cuda.atomic.compare_and_swap(t[{k}, i:], a, b)", store=store))
     found.append(Case("cuda.atomic.compare_and_swap(t[{k}, i:], t[{k}, i], 1)", store=store))
     found.append(Case("cuda.atomic.add(t[{k}], i, a)", store=store))
@@ -260,7 +315,9 @@ def _into(a: str, t: str) -> list[Case]:
     for op in _STORES:
         if op in ("//=", "%=", "&=", "|=", "^=", "<<=", ">>=") and not (integers or (real and op in ("//=", "%="))):
             continue
-        undefined = "(a < 0) | (a > 63)" if op in ("<<=", ">>=") else "a == 0" if op in ("//=", "%=") and integers else ""
+        undefined = (
+            "(a < 0) | (a > 63)" if op in ("<<=", ">>=") else "a == 0" if op in ("//=", "%=") and integers else ""
+        )
         if op == "**=" and integers:
             undefined = "(a < 0) & (t == 0)"
         if t.startswith(("int", "uint")) and not integers:
@@ -342,7 +399,9 @@ def groups(*, libdevice: bool = True) -> list[Group]:
     wide = {"t": "", "of": "float64", "oi": "int64"}
     for kind in REAL:
         for other in {kind, "int64", "float64"}:
-            made.append(Group(f"atomics {kind} {other}", (other, other), _atomics(kind), {**wide, "t": kind}, host=False))
+            made.append(
+                Group(f"atomics {kind} {other}", (other, other), _atomics(kind), {**wide, "t": kind}, host=False)
+            )
     made += [Group(f"into {t} {a}", (a,), _into(a, t), {"t": t}) for t in (*REAL, *COMPLEX) for a in (*REAL, *COMPLEX)
              if t in COMPLEX or a not in COMPLEX]  # fmt: skip
     whole = {"of": "float64", "oi": "int64", "oc": "complex128"}
@@ -354,7 +413,9 @@ def groups(*, libdevice: bool = True) -> list[Group]:
                 made.append(Group(f"pairs {b} {a}", (b, a), _complex_pairs(b, a), whole))
     half = "of[{k}, i] = r{k}"
     for b in ("float16", "float32", "int8", "int32", "int64"):
-        made.append(Group(f"half {b}", ("float16", b), [Case(t, store=half) for t in _HALF], {"of": "float64"}, host=False))
+        made.append(
+            Group(f"half {b}", ("float16", b), [Case(t, store=half) for t in _HALF], {"of": "float64"}, host=False)
+        )
     fast = [Case(f"math.{name}(a)") for name in ("sin", "cos", "exp", "log", "sqrt", "tanh", "tan", "log2")]
     fast += [Case("a / 3"), Case("1 / a"), Case("a ** 0.5"), Case("a * 0.1 + 0.3")]
     made += [Group(f"fastmath {a}", (a,), fast, host=False, options="fastmath=True") for a in FLOATS]

@@ -53,7 +53,7 @@ def undefined(group: Group, case: Case) -> np.ndarray:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if case.undefined != "outside":
-            return none | eval(case.undefined, {"np": np}, names).astype(bool)  # noqa: S307  written in numba_cases.py
+            return none | eval(case.undefined, {"np": np}, names).astype(bool)
         kind = np.dtype(group.outs["t"])
         if kind.kind not in "iu":
             return none
@@ -61,7 +61,7 @@ def undefined(group: Group, case: Case) -> np.ndarray:
         op = re.search(r"\] (.*)= (.*)", case.text)
         assert op
         right = 1.0 if op[2] == "1" else a + t if "+" in op[2] else a
-        result = right if op[1] == "" else eval(f"t {op[1]} right", {"t": t, "right": right})  # noqa: S307
+        result = right if op[1] == "" else eval(f"t {op[1]} right", {"t": t, "right": right})
         limits = np.iinfo(kind)
         return ~((np.trunc(result) >= limits.min) & (np.trunc(result) < float(limits.max) + 1))
 
@@ -86,7 +86,9 @@ def verdict(group: Group, k: int, left: Any, right: Any, values: tuple[Any, Any]
     kind = kind or other
     names = ["t"] if "t" in group.outs else []
     if case.store:
-        names.append("oc" if "oc[" in case.store else "of" if kind.startswith("float") or "oi[" not in case.store else "oi")
+        names.append(
+            "oc" if "oc[" in case.store else "of" if kind.startswith("float") or "oi[" not in case.store else "oi"
+        )
     far, not_defined = np.zeros(numba_cases.THREADS), undefined(group, case)
     worst, text = 0.0, ""
     for name in names:
@@ -113,7 +115,10 @@ def programs(left: Any, right: Any, arrays: tuple[Any, Any]) -> list[tuple[str, 
         if not name.startswith("program_") or two is None:
             continue
         if "error" in one or "error" in two:
-            sides = [f"{e['error']['class'][0]}: {e['error']['message'][:160]!r}" if "error" in e else "no error" for e in (one, two)]
+            sides = [
+                f"{e['error']['class'][0]}: {e['error']['message'][:160]!r}" if "error" in e else "no error"
+                for e in (one, two)
+            ]
             same = "error" in one and "error" in two and set(one["error"]["class"]) & set(two["error"]["class"])
             found.append(("error" if same else "other error", name, " | ".join(sides)))
             continue
@@ -129,7 +134,10 @@ def programs(left: Any, right: Any, arrays: tuple[Any, Any]) -> list[tuple[str, 
                 far = distance(np.atleast_1d(a).ravel(), np.atleast_1d(b).ravel(), str(a.dtype))
                 if far.size and far.max() > worst:
                     at = int(far.argmax())
-                    worst, text = float(far.max()), f"{key}[{at}]: {a.ravel()[at]!r} and {b.ravel()[at]!r} ({worst:g} ulp)"
+                    worst, text = (
+                        float(far.max()),
+                        f"{key}[{at}]: {a.ravel()[at]!r} and {b.ravel()[at]!r} ({worst:g} ulp)",
+                    )
             elif a.tobytes() != b.tobytes():
                 worst, text = np.inf, f"{key}: {a!r} and {b!r}"
         found.append(("same" if worst == 0 else "few ulp" if worst <= _FEW_ULP else "differs", name, text))

@@ -1,4 +1,4 @@
-"""Numba CUDA's arithmetic on a GPU and emulated: the generated kernels of numba_cases.py and the programs of numba_more.py.
+"""Numba CUDA's arithmetic on a GPU and emulated: the generated kernels of numba_cases.py and the programs of numba_more.py and numba_errors.py.
 
     python benchmarks/gpu/numba_study.py run gpu --out DIR                          # on a host with a GPU and numba-cuda
     windtunnel emulate benchmarks/gpu/numba_study.py run emulated --out DIR         # the same programs, emulated
@@ -13,6 +13,7 @@ case that does not compile is recorded as such and never ends the run.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -33,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numba_cases
 from numba_cases import Group
 
+PROGRAMS = ("numba_more", "numba_errors")
 SIDES = ("gpu", "emulated", "host", "typed")
 _ERROR_LENGTH = 400
 
@@ -44,35 +46,44 @@ def plan(side: str) -> list[Group | str]:
         return [group for group in made if isinstance(group, Group) and group.host]
     if side == "typed":
         return made
-    text = Path(__file__).with_name("numba_more.py").read_text()
-    return [*sorted(re.findall(r"^def (program_\w+)", text, re.MULTILINE)), *made]
+    texts = [Path(__file__).with_name(f"{name}.py").read_text() for name in PROGRAMS]
+    names = [name for text in texts for name in re.findall(r"^def (program_\w+)", text, re.MULTILINE)]
+    return [*sorted(names), *made]
 
 
 # One process runs some of the groups, and appends a pickle for each to its file.
 
 
-def work(side: str, indices: list[int], out: Path, limit_s: float, known: Path | None) -> None:
-    """Run groups of the plan in this process; ends at an error after which the device is lost."""
+def work(side: str, folder: Path, out: Path, only: str, limit_s: float, known: Path | None) -> None:
+    """Run what no other process has begun, in order; ends at an error after which the device is lost."""
     warnings.simplefilter("ignore")
     began, planned = time.monotonic(), plan(side)
     skipped = _not_compiled(known) if known else {}
-    with out.open("ab") as file, tempfile.TemporaryDirectory() as folder:
-        for index in indices:
+    with out.open("ab") as file:
+        for index, one in enumerate(planned):
+            name = one if isinstance(one, str) else one.name
+            if not re.search(only, name) or not _claimed(folder / f"{index}.begun"):
+                continue
             if time.monotonic() - began > limit_s:
                 break
             started = time.perf_counter()
             pickle.dump({"index": index}, file)
             file.flush()
-            one = planned[index]
-            if isinstance(one, str):
-                found, lost = program(one)
-            else:
-                found, lost = group(side, one, Path(folder), index, skipped.get(one.name, {}))
-            found |= {"index": index, "seconds": round(time.perf_counter() - started, 3)}
-            pickle.dump(found, file)
+            found, lost = (
+                program(one) if isinstance(one, str) else group(side, one, folder, index, skipped.get(name, {}))
+            )
+            pickle.dump(found | {"index": index, "seconds": round(time.perf_counter() - started, 3)}, file)
             file.flush()
             if lost:
                 os._exit(9)
+
+
+def _claimed(path: Path) -> bool:
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _not_compiled(known: Path) -> dict[str, dict[str, Any]]:
@@ -87,11 +98,17 @@ def error_of(error: BaseException) -> dict[str, Any]:
     """Return the class and the message of an error."""
     classes = [one.__name__ for one in type(error).__mro__ if one not in (object, BaseException, Exception)]
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    return {"class": classes or [type(error).__name__], "message": text[-_ERROR_LENGTH:] if len(text) > 4 * _ERROR_LENGTH else text[:_ERROR_LENGTH]}
+    return {
+        "class": classes or [type(error).__name__],
+        "message": text[-_ERROR_LENGTH:] if len(text) > 4 * _ERROR_LENGTH else text[:_ERROR_LENGTH],
+    }
 
 
 def _lost(error: BaseException) -> bool:
-    return any("CudaAPI" in one.__name__ or "Driver" in one.__name__ or "CUDAError" in one.__name__ for one in type(error).__mro__)
+    return any(
+        "CudaAPI" in one.__name__ or "Driver" in one.__name__ or "CUDAError" in one.__name__
+        for one in type(error).__mro__
+    )
 
 
 def group(side: str, one: Group, folder: Path, index: int, known: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -115,7 +132,7 @@ def group(side: str, one: Group, folder: Path, index: int, known: dict[str, Any]
         path.write_text(source)
         try:
             types, made = execute(side, one, path)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             lost = _lost(error)
             culprit = some[0] if len(some) == 1 else blamed(error, source, path.name, some)
             if culprit is not None:
@@ -194,15 +211,13 @@ def _types_of(kernel: Any) -> dict[str, str]:
 
 
 def program(name: str) -> tuple[dict[str, Any], bool]:
-    """Run a program of numba_more.py."""
+    """Run a program."""
     found: dict[str, Any] = {"name": name, "program": True}
     lost = False
     try:
-        import numba_more
-
-        made = getattr(numba_more, name)()
+        made = next(vars(module)[name] for module in map(importlib.import_module, PROGRAMS) if hasattr(module, name))()
         found["values"] = {key: np.asarray(value) for key, value in (made or {}).items()}
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:
         found["error"], lost = error_of(error), _lost(error)
     return found, lost or name.endswith("_last")
 
@@ -216,7 +231,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         with path.open("rb") as file:
             while True:
                 try:
-                    found.append(pickle.load(file))  # noqa: S301  written by this program
+                    found.append(pickle.load(file))
                 except (EOFError, pickle.UnpicklingError):
                     break
     return found
@@ -229,12 +244,12 @@ def run(side: str, out: Path, processes: int, limit_s: float, only: str, known: 
     planned = plan(side)
     wanted = [at for at, one in enumerate(planned) if re.search(only, one if isinstance(one, str) else one.name)]
     began, ended, shown = time.monotonic(), time.monotonic() + limit_s, 0.0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, (out / f"{side}.log").open("wb") as log:
         files = [Path(folder) / f"{at}.pkl" for at in range(processes)]
-        lists, died = [wanted[at::processes] for at in range(processes)], {}
+        died: dict[int, str] = {}
         running: list[subprocess.Popen[bytes] | None] = [None] * processes
-        starts, grown = [0] * processes, [(0, 0.0)] * processes
-        while time.monotonic() < ended:
+        ready, grown = [False] * processes, [(0, 0.0)] * processes
+        while time.monotonic() < ended and not all(ready):
             for at in range(processes):
                 process = running[at]
                 if process is not None and process.poll() is None:
@@ -244,22 +259,17 @@ def run(side: str, out: Path, processes: int, limit_s: float, only: str, known: 
                     elif time.monotonic() - grown[at][1] > patience_s:
                         process.kill()
                     continue
-                seen = _read(files[at])
-                finished = {entry["index"] for entry in seen if "name" in entry}
-                if process is not None and process.poll() not in (0, 9) and seen and "name" not in seen[-1]:
-                    died[seen[-1]["index"]] = f"the process ended with {process.poll()}"
-                left = [index for index in lists[at] if index not in finished and index not in died]
-                running[at] = None
-                if left and starts[at] < 60:
-                    starts[at] += 1
-                    command = [sys.executable, __file__, "work", side, ",".join(map(str, left)), "--out", str(files[at])]
+                if process is not None:
+                    seen = _read(files[at])
+                    if process.poll() not in (0, 9) and seen and "name" not in seen[-1]:
+                        died[seen[-1]["index"]] = f"the process ended with {process.poll()}"
+                    ready[at] = process.poll() == 0
+                if not ready[at]:
+                    command = [sys.executable, __file__, "work", side, folder, str(files[at]), "--only", only]
                     command += ["--limit", str(max(1.0, ended - time.monotonic()))]
                     command += ["--known", str(known)] if known else []
-                    log = (out / f"{side}.log").open("ab")
                     running[at], grown[at] = subprocess.Popen(command, stdout=log, stderr=log), (0, time.monotonic())
-            if not any(running):
-                break
-            time.sleep(0.2)
+            time.sleep(0.1)
             if time.monotonic() - shown > 10:
                 shown = time.monotonic()
                 done = sum("name" in entry for file in files for entry in _read(file))
@@ -290,12 +300,22 @@ def write(side: str, out: Path, planned: Any, wanted: list[int], entries: Any, d
                 arrays[f"{name}:{key}"] = array
         table[name] = {key: value for key, value in entry.items() if key not in ("values", "index", "name")}
     versions = {"python": sys.version.split()[0], "numpy": np.__version__}
-    for package in ("numba", "numba-cuda", "llvmlite", "cuda-bindings", "cuda-core", "nvidia-nvvm", "nvidia-cuda-nvrtc"):
+    for package in (
+        "numba",
+        "numba-cuda",
+        "llvmlite",
+        "cuda-bindings",
+        "cuda-core",
+        "nvidia-nvvm",
+        "nvidia-cuda-nvrtc",
+    ):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             versions[package] = ""
-    (out / f"{side}.json").write_text(json.dumps({"versions": versions, "seconds": seconds, "missing": missing, "groups": table}, indent=0))
+    (out / f"{side}.json").write_text(
+        json.dumps({"versions": versions, "seconds": seconds, "missing": missing, "groups": table}, indent=0)
+    )
     np.savez_compressed(out / f"{side}.npz", **arrays)
     cases = [case for entry in table.values() for case in entry.get("cases", {}).values()]
     print(f"{side}: {len(table)} groups and programs in {seconds:.0f} s, {len(missing)} missing; {len(cases)} cases, "
@@ -315,8 +335,9 @@ def main() -> None:
     runs.add_argument("--known", type=Path, help="the file of another side, whose errors are not tried again")
     works = commands.add_parser("work")
     works.add_argument("side")
-    works.add_argument("indices")
-    works.add_argument("--out", type=Path)
+    works.add_argument("folder", type=Path)
+    works.add_argument("out", type=Path)
+    works.add_argument("--only", default="")
     works.add_argument("--limit", type=float)
     works.add_argument("--known", type=Path)
     compares = commands.add_parser("compare")
@@ -327,7 +348,7 @@ def main() -> None:
     if given.command == "run":
         run(given.side, given.out, given.processes, given.limit, given.only, given.known, given.patience)
     elif given.command == "work":
-        work(given.side, [int(part) for part in given.indices.split(",")], given.out, given.limit, given.known)
+        work(given.side, given.folder, given.out, given.only, given.limit, given.known)
     else:
         import numba_compare
 

@@ -309,9 +309,9 @@ class CallReader(BrainReader):
         if len(given) != 1:
             self.refuse(node, f"a conversion of {len(given)} values", "one")
         value = self.numeric(node, self._of_text(node, given[0]) if function is float else given[0])
-        if isinstance(value, Cplx):
+        if isinstance(value, Cplx) and kind != BOOL:
             self.refuse(node, f"the conversion of a complex number to {rules.name_of(kind)}", "z.real or z.imag")
-        if function is bool:
+        if kind == BOOL or isinstance(value, Cplx):
             return Num(truth(value))
         if function is int:
             return Num(converted(value.expr, I64) if value.type.kind == "float" or value.type == BOOL else value.expr)

@@ -341,13 +341,22 @@ class IntrinsicReader(ExpressionReader):
 
     def _call_fma(self, node: ast.Call, _: str, given: list[Value]) -> Value:
         self._wanted(node, "fma", given, 3)
-        made = arithmetic.function(node.lineno, "fma", [self.num(node, value) for value in given])
+        return self._fused(node, self._as_floats(node, given))
+
+    def _fused(self, node: ast.Call, given: list[Num]) -> Value:
+        made = arithmetic.function(node.lineno, "fma", given)
         assert isinstance(made.expr, ir.Call)  # noqa: S101  it is a call of fma
         made.expr.op = "fma"
         return made
 
     def _call_math(self, node: ast.Call, name: str, given: list[Value]) -> Value:
-        return arithmetic.function(node.lineno, name, [self.num(node, value) for value in given])
+        return arithmetic.function(node.lineno, name, self._as_floats(node, given))
+
+    def _as_floats(self, node: ast.Call, given: list[Value]) -> list[Num]:
+        """Return the arguments of a function that is there for float32 and float64."""
+        numbers = [self.num(node, value) for value in given]
+        kind = rules.of_float(*(value.type for value in numbers))
+        return [Num(converted(value.expr, kind)) for value in numbers]
 
     def _call_select(self, node: ast.Call, _: str, given: list[Value]) -> Value:
         self._wanted(node, "selp", given, 3)
@@ -368,7 +377,7 @@ class IntrinsicReader(ExpressionReader):
         if kind == "extreme":
             return arithmetic.extreme(node.lineno, op, *numbers)
         if op == "fma":
-            return self._call_fma(node, "", list(numbers))
+            return self._fused(node, numbers)
         return Num(converted(arithmetic.function(node.lineno, op, numbers).expr, F16))
 
     def _call_hinted_load(self, node: ast.Call, name: str, given: list[Value]) -> Value:
