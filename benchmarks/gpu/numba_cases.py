@@ -371,6 +371,22 @@ def _libdevice() -> list[Group]:
     return groups
 
 
+_VIEWS = (
+    "len(a_)", "a_.size", "a_.shape[0]", "a_.ndim", "a_.itemsize", "a_.nbytes", "a_.strides[0]", "a_[-1]", "a_[-i - 1]",
+    "a_[5:][i % 7]", "a_[::2][i % 5]", "a_[::-1][i]", "a_[i:i + 3].size", "a_[i:].size", "a_[:-3].size", "a_[-5:][0]",
+    "a_[100:50].size", "a_[10:500].shape[0]", "a_[:i:7].size", "a_[i::-2].size", "a_[-500:3].size", "cuda.grid(1)",
+    "cuda.threadIdx.x", "cuda.blockDim.x", "cuda.gridsize(1)", "a_[uint8(i)]", "a_[int8(-1)]", "a_[np.uint64(i)]",
+    "(a_[i], 2)[0]", "len(a_[3:])", "a_.T[i]", "a_.reshape(12, 16)[i // 16, i % 16]", "a_.reshape(12, 16).shape[1]",
+    "i", "i + uint8(1)", "i + uint64(1)", "i - uint64(1)", "abs(i - 100)", "len(range(i))", "len(range(i, 3, -2))",
+    "a_[i] if i < 50 else 0", "(1, 2.5, a)[1]", "len((1, 2) + (3,))", "cuda.threadIdx.x * cuda.blockDim.x",
+    *(f"for j{{k}} in range({kind}(5)):\n    r{{k}} = j{{k}}" for kind in ("uint8", "int8", "int32", "uint32", "uint64")),
+    "s{k} = 0\nfor x{k} in a_[:5]:\n    s{k} += x{k}\nr{k} = s{k}",
+    "s{k} = 0\nfor j{k}, x{k} in enumerate(a_[3:9]):\n    s{k} += x{k} * j{k}\nr{k} = s{k}",
+    "s{k} = 0\nfor x{k}, y{k} in zip(a_[:4], a_[4:20]):\n    s{k} += x{k} - y{k}\nr{k} = s{k}",
+    "x{k} = cuda.local.array(4, int8)\nfor j{k} in range(4):\n    x{k}[j{k}] = i * j{k}\nr{k} = x{k}[i % 4]",
+    "x{k} = cuda.local.array((2, 2), uint16)\nx{k}[0, 1] = -i\nr{k} = x{k}[0, 1] * 2",
+    "x{k} = cuda.local.array(3, float32)\nx{k}[1] = i * 0.1\nr{k} = x{k}[1]",
+)  # fmt: skip
 _HALF = (
     "a + b", "a - b", "a * b", "a / b", "-a", "abs(a)", "a < b", "a >= b", "a == b", "a != b", "a + 1", "a * 2.5",
     "a + i", "a / 3", "float32(a)", "float64(a)", "int32(a)", "int64(a)", "np.float16(a)", "a ** 2", "a // b", "a % b",
@@ -419,4 +435,7 @@ def groups(*, libdevice: bool = True) -> list[Group]:
     fast = [Case(f"math.{name}(a)") for name in ("sin", "cos", "exp", "log", "sqrt", "tanh", "tan", "log2")]
     fast += [Case("a / 3"), Case("1 / a"), Case("a ** 0.5"), Case("a * 0.1 + 0.3")]
     made += [Group(f"fastmath {a}", (a,), fast, host=False, options="fastmath=True") for a in FLOATS]
-    return made + (_libdevice() if libdevice else [])
+    made += _libdevice() if libdevice else []
+    return made + [
+        Group(f"views {a}", (a,), [Case(text) for text in _VIEWS], host=False) for a in ("int8", "uint32", "float32")
+    ]

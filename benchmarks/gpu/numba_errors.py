@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 from numba import cuda
-from numba_more import mixed_ufunc, product_ufunc, stated_kernel
+from numba_host import stated_kernel
+from numba_more import mixed_ufunc, product_ufunc
 
 
 @cuda.jit
@@ -68,7 +69,7 @@ def program_error_stream_of_a_string():
 
 
 def program_error_too_few_arguments():
-    stated_kernel[1, 32](np.zeros(4, np.int32), 1)
+    stated_kernel()[1, 32](np.zeros(4, np.int32), 1)
 
 
 def program_error_a_list():
@@ -94,7 +95,7 @@ def program_error_read_only():
 
 
 def program_error_complex_for_a_float():
-    stated_kernel[1, 32](np.zeros(4, np.int32), 1j, 2)
+    stated_kernel()[1, 32](np.zeros(4, np.int32), 1j, 2)
 
 
 def debugged(text, *arguments):

@@ -1,4 +1,4 @@
-"""Numba CUDA's arithmetic on a GPU and emulated: the generated kernels of numba_cases.py and the programs of numba_more.py and numba_errors.py.
+"""Numba CUDA's arithmetic on a GPU and emulated: the generated kernels of numba_cases.py and the programs of numba_more.py, numba_host.py and numba_errors.py.
 
     python benchmarks/gpu/numba_study.py run gpu --out DIR                          # on a host with a GPU and numba-cuda
     windtunnel emulate benchmarks/gpu/numba_study.py run emulated --out DIR         # the same programs, emulated
@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numba_cases
 from numba_cases import Group
 
-PROGRAMS = ("numba_more", "numba_errors")
+PROGRAMS = ("numba_more", "numba_host", "numba_errors")
 SIDES = ("gpu", "emulated", "host", "typed")
 _ERROR_LENGTH = 400
 
