@@ -324,7 +324,7 @@ def measure(
             graph.reset()
     duration_s, count, energy = timed(found["graph"].replay, energy_j)
     found["graph"].reset()
-    return {"duration_s": duration_s, "power_w": energy / duration_s, "repeats": count, "attention": found["attention"]}
+    return {"latency_s": duration_s, "power_w": energy / duration_s, "steps": count, "attention": found["attention"]}
 
 
 def main() -> None:
@@ -348,7 +348,7 @@ def main() -> None:
     def energy_j() -> float:
         return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3  # type: ignore[no-any-return]
 
-    fields = ["model", "decode", "context", "prefill", "dispatch", "clock", "cache", "duration_s", "power_w", "repeats",
+    fields = ["model", "decode", "context", "prefill", "dispatch", "clock", "cache", "latency_s", "power_w", "steps",
               "attention", "sm_mhz", "device", "torch"]  # fmt: skip
     with given.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, fields, lineterminator="\n")
