@@ -249,7 +249,6 @@ def _of_one(a: str) -> list[Case]:
     found += [Case(f"{kind}(a)") for kind in (*FLOATS, "bool_", "np.float32", "np.float64", "np.bool_")]
     found += [Case(f"math.frexp(a)[{at}]") for at in (0, 1)] + [Case(f"math.modf(a)[{at}]") for at in (0, 1)]
     found += [Case("math.ldexp(a, 3)"), Case("math.ldexp(a, -1070)"), Case("math.ldexp(a, i - 90)")]
-    found += [Case(f"np.{name}(a)") for name in _NUMPY]
     found.append(Case("s{k} = 0\nfor j{k} in range(int(a) & 7):\n    s{k} += j{k} * a\nr{k} = s{k}", beyond))
     found.append(Case("s{k} = float32(0)\nfor j{k} in range(4):\n    s{k} += a\nr{k} = s{k}"))
     found.append(Case("s{k} = int8(100)\nfor j{k} in range(4):\n    s{k} = s{k} + int8(100)\nr{k} = s{k} + a"))
@@ -409,6 +408,8 @@ def groups(*, libdevice: bool = True) -> list[Group]:
     """Return every group, the most important ones first."""
     made = [Group(f"pairs {a} {b}", (a, b), _of_pairs(a, b)) for a in REAL for b in REAL]
     made += [Group(f"one {a}", (a,), _of_one(a)) for a in REAL]
+    # Many of NumPy's functions are not in numba-cuda, and each costs a compilation: they have kernels of their own.
+    made += [Group(f"numpy {a}", (a,), [Case(f"np.{name}(a)") for name in _NUMPY]) for a in REAL]
     made += [Group(f"literals {a}", (a,), _literals(a)) for a in REAL]
     made += [Group(f"device {a}", (a,), [Case(text) for text in _DEVICE], host=False) for a in REAL]
     made += [Group(f"warps {a}", (a,), [Case(text) for text in _SHUFFLES], host=False) for a in REAL]

@@ -349,6 +349,7 @@ def main() -> None:
         run(given.side, given.out, given.processes, given.limit, given.only, given.known, given.patience)
     elif given.command == "work":
         work(given.side, given.folder, given.out, given.only, given.limit, given.known)
+        os._exit(0)  # what a library does at the end of a process is not waited for
     else:
         import numba_compare
 

@@ -321,22 +321,22 @@ class IntrinsicReader(ExpressionReader):
 
     def _call_bits(self, node: ast.Call, op: str, given: list[Value]) -> Value:
         self._wanted(node, op, given, 1)
-        value = self.integer(node, given[0])
+        truth_value = isinstance(given[0], Num) and given[0].type == BOOL
+        value = converted(self.num(node, given[0]).expr, I8) if truth_value else self.integer(node, given[0])
         assert value.type is not None  # noqa: S101  it is an integer
         line, bits = node.lineno, value.type.bits
         if op == "brev":
-            kind = U64 if bits > 32 else U32
+            kind = value.type if value.type == U64 else U32
             return Num(ir.Call(line, f"bits.{op}", [converted(value, kind)], type=kind))
         if op == "ffs":
             lowest = ir.Call(line, f"bits.{op}", [converted(value, I64 if bits > 32 else I32)], type=I32)
             return Num(converted(lowest, U32))
-        # Narrow integers are counted in their own width, and so is the result.
-        own = I8 if value.type == BOOL else value.type
+        own = value.type  # narrow integers are counted in their own width
         if bits < 32:
             value = converted(converted(value, U16 if bits == 16 else U8), U32)
         made: ir.Expr = ir.Call(line, f"bits.{op}", [value], type=I32)
         if op == "clz" and bits < 32:
-            made = ir.Binary(line, "-", made, literal(line, 32 - own.bits, I32), type=I32)
+            made = ir.Binary(line, "-", made, literal(line, 32 - bits, I32), type=I32)
         return Num(converted(made, own))
 
     def _call_fma(self, node: ast.Call, _: str, given: list[Value]) -> Value:
