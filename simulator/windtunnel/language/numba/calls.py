@@ -7,6 +7,7 @@ import builtins
 import inspect
 import operator
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -371,9 +372,20 @@ class CallReader(BrainReader):
         items = self.items(node, given[0]) if len(given) == 1 else given
         if not items:
             self.refuse(node, f"{op} of nothing", "values")
-        result = self.num(node, items[0])
-        for other in items[1:]:
-            result = arithmetic.extreme(node.lineno, op, result, self.num(node, other))
+        numbers = [self.num(node, item) for item in items]
+        result = numbers[0]
+        # Two floats have a function of CUDA, which passes over NaN. All others are compared one after the other.
+        passes_over = len(given) == 2 and all(value.type in (F32, F64) for value in numbers)
+        for other in numbers[1:]:
+            kind = rules.unified(result.type, other.type)
+            if passes_over or rules.is_integer(kind):
+                result = arithmetic.extreme(node.lineno, op, result, other)
+                continue
+            best, value = (self.held(number(side, kind)) for side in (result, other))
+            assert isinstance(best, Num) and isinstance(value, Num)  # noqa: S101  both are real
+            beyond = self.binary(node, ">" if op == "max" else "<", value, best)
+            sides = (copy(side.expr) for side in (value, best))
+            result = Num(ir.Select(node.lineno, self.num(node, beyond).expr, *sides, type=value.type))
         return result
 
     def _builtin_pow(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
