@@ -161,7 +161,7 @@ def _of_pairs(a: str, b: str) -> list[Case]:
     ]
     if integers:
         found += [Case(f"a {op} b") for op in ("&", "|", "^")]
-        found += [Case(f"a {op} b", SHIFT) for op in ("<<", ">>")] + [Case("math.gcd(a, b)")]
+        found += [Case(f"a {op} b", SHIFT) for op in ("<<", ">>")]
     found += [Case("min(a, b)"), Case("max(a, b)"), Case("min(b, a, 3)"), Case("max(a, 2.5, b)")]
     found += [
         Case("a if b else a"),
@@ -415,12 +415,10 @@ def groups(*, libdevice: bool = True) -> list[Group]:
     made += [Group(f"warps {a}", (a,), [Case(text) for text in _SHUFFLES], host=False) for a in REAL]
     wide = {"t": "", "of": "float64", "oi": "int64"}
     for kind in REAL:
-        for other in {kind, "int64", "float64"}:
+        for other in dict.fromkeys((kind, "int64", "float64")):
             made.append(
                 Group(f"atomics {kind} {other}", (other, other), _atomics(kind), {**wide, "t": kind}, host=False)
             )
-    made += [Group(f"into {t} {a}", (a,), _into(a, t), {"t": t}) for t in (*REAL, *COMPLEX) for a in (*REAL, *COMPLEX)
-             if t in COMPLEX or a not in COMPLEX]  # fmt: skip
     whole = {"of": "float64", "oi": "int64", "oc": "complex128"}
     for a in COMPLEX:
         made.append(Group(f"complex {a}", (a,), [Case(t, store="oc[{k}, i] = r{k}") for t in _OF_COMPLEX] + [Case(t) for t in _TO_COMPLEX], whole))  # fmt: skip
@@ -437,6 +435,10 @@ def groups(*, libdevice: bool = True) -> list[Group]:
     fast += [Case("a / 3"), Case("1 / a"), Case("a ** 0.5"), Case("a * 0.1 + 0.3")]
     made += [Group(f"fastmath {a}", (a,), fast, host=False, options="fastmath=True") for a in FLOATS]
     made += _libdevice() if libdevice else []
-    return made + [
+    made += [
         Group(f"views {a}", (a,), [Case(text) for text in _VIEWS], host=False) for a in ("int8", "uint32", "float32")
     ]
+    made += [Group(f"gcd {a}", (a, a), [Case("math.gcd(a, b)")]) for a in ("int32", "int64", "uint8")]
+    made += [Group(f"into {t} {a}", (a,), _into(a, t), {"t": t}) for t in (*REAL, *COMPLEX) for a in (*REAL, *COMPLEX)
+             if t in COMPLEX or a not in COMPLEX]  # fmt: skip
+    return made
