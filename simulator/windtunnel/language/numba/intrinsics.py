@@ -225,17 +225,21 @@ class IntrinsicReader(ExpressionReader):
         name = {"nanmax": "max", "nanmin": "min"}.get(op, op)
         if op in ("max", "min") and element.kind == "float":
             name = f"{op}_number"
-        if isinstance(owner.element, rules.Complex):
-            self.refuse(node, "an atomic operation on complex numbers", "real numbers")
-        if name in ("and_", "or_", "xor", "exch", "cas") and element.kind not in ("int", "uint"):
-            self.refuse(node, f"atomic.{op.rstrip('_')} on {rules.name_of(element)}", "integers")
-        if name in ("inc", "dec") and element.kind != "uint":
-            self.refuse(node, f"atomic.{op} on {rules.name_of(element)}", "unsigned integers")
-        if element.bits < 32:
-            self.refuse(node, f"an atomic operation on {rules.name_of(element)}", "elements of 32 or 64 bits")
+        self._check_atomic(node, op.rstrip("_"), owner, element)
         operands = [converted(self.num(node, value).expr, element) for value in values]
         indices = [literal(line, 0) if start is None else start for start in where.origin]
         return Num(ir.Atomic(line, name, owner.base, indices, operands, type=element))
+
+    def _check_atomic(self, node: ast.Call, op: str, owner: View, element: Scalar) -> None:
+        """Refuse what Numba CUDA has no atomic operation for."""
+        if isinstance(owner.element, rules.Complex):
+            self.refuse(node, "an atomic operation on complex numbers", "real numbers")
+        if op in ("and", "or", "xor", "exch", "cas") and element.kind not in ("int", "uint"):
+            self.refuse(node, f"atomic.{op} on {rules.name_of(element)}", "integers")
+        if op in ("inc", "dec") and element.kind != "uint":
+            self.refuse(node, f"atomic.{op} on {rules.name_of(element)}", "unsigned integers")
+        if element.bits < 32:
+            self.refuse(node, f"an atomic operation on {rules.name_of(element)}", "elements of 32 or 64 bits")
 
     # Warps.
 

@@ -95,13 +95,18 @@ def binary(op: str, a: Number, b: Number) -> Number | None:
     if op == "/":
         return F64 if both_integers else joined(a, b)
     if op == "**" and not is_complex and is_integer(b):
-        if a in (BOOL, F16) and (a == F16 or b == I32):
-            return F32  # the only operations of these types are those on float32
-        return a if not is_integer(a) else integer_result(a, b)  # type: ignore[arg-type]
+        return _whole_power(a, b)  # type: ignore[arg-type]
     if both_integers:
         return integer_result(a, b)  # type: ignore[arg-type]
     found = joined(a, b)
     return F32 if found == F16 and op in ("//", "%", "**") else found
+
+
+def _whole_power(a: Scalar, b: Scalar) -> Scalar:
+    """Return the type of a power with an integer exponent."""
+    if a in (BOOL, F16) and (a == F16 or b == I32):
+        return F32  # the only operations of these types are those on float32
+    return integer_result(a, b) if is_integer(a) else a
 
 
 def unary(op: str, kind: Number) -> Number | None:
