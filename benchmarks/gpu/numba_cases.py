@@ -312,6 +312,8 @@ def _into(a: str, t: str) -> list[Case]:
     integers = real and not _is_float(a) and not _is_float(t)
     found = []
     for op in _STORES:
+        if op == "/=" and integers:  # NVVM does not compile it; it has kernels of its own
+            continue
         if op in ("//=", "%=", "&=", "|=", "^=", "<<=", ">>=") and not (integers or (real and op in ("//=", "%="))):
             continue
         undefined = (
@@ -439,6 +441,9 @@ def groups(*, libdevice: bool = True) -> list[Group]:
         Group(f"views {a}", (a,), [Case(text) for text in _VIEWS], host=False) for a in ("int8", "uint32", "float32")
     ]
     made += [Group(f"gcd {a}", (a, a), [Case("math.gcd(a, b)")]) for a in ("int32", "int64", "uint8")]
+    divided = [Case("t[{k}, i] /= a", "outside", "")]
+    pairs = (("int8", "int8"), ("int32", "int64"), ("uint8", "int16"), ("int64", "int64"), ("uint64", "uint64"))
+    made += [Group(f"divided {t} {a}", (a,), divided, {"t": t}) for t, a in pairs]
     made += [Group(f"into {t} {a}", (a,), _into(a, t), {"t": t}) for t in (*REAL, *COMPLEX) for a in (*REAL, *COMPLEX)
              if t in COMPLEX or a not in COMPLEX]  # fmt: skip
     return made
