@@ -67,12 +67,8 @@ class Facts:
         match e:
             case ir.Literal(value=value):
                 return isinstance(value, int) and abs(value) <= _SMALL
-            case ir.Index() | ir.Size():
-                return True
-            case ir.Warp(op=op):
-                return op in ("lane", "warp_size")
-            case ir.Call(op=op):
-                return op in ("bits.popc", "bits.clz", "bits.ffs")
+            case ir.Index() | ir.Size() | ir.Warp() | ir.Call():
+                return _is_count(e)
             case ir.Variable(name=name):
                 return name in self.geometric
             case ir.Binary(op=op, left=left, right=right):
@@ -105,12 +101,8 @@ class Facts:
         match e:
             case ir.Literal(value=value):
                 return value >= 0
-            case ir.Index() | ir.Size():
-                return True
-            case ir.Warp(op=op):
-                return op in ("lane", "warp_size")
-            case ir.Call(op=op):
-                return op in ("bits.popc", "bits.clz", "bits.ffs")
+            case ir.Index() | ir.Size() | ir.Warp() | ir.Call():
+                return _is_count(e)
             case ir.Variable(name=name):
                 return name in self.nonnegative
             case ir.Convert(to=to, operand=operand):
@@ -240,6 +232,16 @@ class Facts:
     def changes_in(self, body: Sequence[ir.Stmt]) -> set[str]:
         """Return the variables that a block assigns."""
         return {statement.name for statement in ir.walk(body) if isinstance(statement, (ir.Assign, ir.For))}
+
+
+def _is_count(e: ir.Index | ir.Size | ir.Warp | ir.Call) -> bool:
+    """Return whether an expression counts threads, elements or bits: it is small, and not negative."""
+    match e:
+        case ir.Warp(op=op):
+            return op in ("lane", "warp_size")
+        case ir.Call(op=op):
+            return op in ("bits.popc", "bits.clz", "bits.ffs")
+    return True
 
 
 def blocks_of(statement: ir.Stmt) -> list[list[ir.Stmt]]:
