@@ -3,8 +3,8 @@
     python benchmarks/gpu/record_c.py FOLDER OUT --limit 150
 
 Writes `numbers.json` (what the buffers hold after launches through `windtunnel.load` and the CUDA back end: as such, on
-a stream, and from a graph), `native.json` (12 launches of each case: hashes of the buffers) and `sanitizer.json.gz` (what
-each tool said), and `versions.txt`. Only the numbers need Windtunnel and CuPy; the rest needs Python alone. A case that
+a stream, and from a graph), `native.json` (12 launches of each case: hashes of the buffers), `sanitizer.json.gz` (what
+each tool said) and `versions.txt`. Only the numbers need Windtunnel and CuPy; the rest needs Python alone. A case that
 fails, crashes or hangs costs the others nothing. What the limit (s) leaves no time for is absent from the files.
 report_c.py makes tables of them.
 """
