@@ -162,7 +162,6 @@ def numbers_worker(folder: Path, out: Path, names: list[str]) -> None:
 
 def numbers(folder: Path, out: Path, workers: int, limit_s: float) -> None:
     """Run `numbers_worker` in several processes, and again for what a process that died has left."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "simulator"), str(ROOT / "device_models")]
     try:
         names = number_cases(folder)
     except Exception as error:
@@ -500,6 +499,7 @@ def main() -> None:
     parser.add_argument("--numbers-of", default="")
     parser.add_argument("--skip", default="", help="numbers or sanitizer")
     given = parser.parse_args()
+    sys.path[:0] = [str(ROOT), str(ROOT / "simulator"), str(ROOT / "device_models")]
     folder, out = given.folder.resolve(), given.out.resolve()
     if given.numbers_of:
         numbers_worker(folder, out, given.numbers_of.split(","))
