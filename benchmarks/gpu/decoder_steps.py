@@ -307,6 +307,7 @@ def measure(
             return model.step(tokens, cache, position, per_sequence, backend).float().argmax(-1)
 
         try:
+            torch.cuda.synchronize()  # the operands are made in another stream
             stream = torch.cuda.Stream()
             with torch.cuda.stream(stream):
                 step()
