@@ -16,7 +16,7 @@ import numpy.typing as npt
 from windtunnel.core.errors import InputError, InvalidArgument, Leak, UnsupportedOperationError, list_choices, nearest
 from windtunnel.runtime.budget import Budget, checked_limits
 from windtunnel.runtime.buffers import Buffer, begin_of, leak_of
-from windtunnel.runtime.codes import Reason, code_of
+from windtunnel.runtime.codes import ErrorKind, Reason, code_of, same_kind
 from windtunnel.runtime.fault_injection import ArmedFaults, FaultInjector
 from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
 from windtunnel.runtime.graph import Capture, CompiledGraph, Graph, Node
@@ -56,11 +56,10 @@ class Accelerator:
         context.before_mark = self._before_mark
         self.counters = Counters()
         self.findings = context.findings  # all that were raised, in order, also those that the program caught
-        self.seed = 0
-        """The seed of faults that are armed without a seed of their own."""
+        self.error_kind: ErrorKind = same_kind
+        self.seed = 0  # of faults that are armed without a seed of their own
         self.closed = False
-        self.left_bytes = 0
-        """The memory (bytes) that was still allocated when the device was closed."""
+        self.left_bytes = 0  # still allocated when the device was closed
         self.left: Leak | None = None
         """The finding for memory and ring kernels that were left when the device was closed; None if nothing was."""
         self._capture: Capture | None = None
@@ -597,4 +596,5 @@ class Accelerator:
 
     def make_error(self, error: type[Any], operation: str, problem: str, reason: Reason | None = None) -> Any:
         """Create an error of this device, with the API's code for it."""
-        return error(problem, operation=operation, device=self.name, code=code_of(self.info.api, error, reason))
+        kind = self.error_kind(error, operation, reason)
+        return kind(problem, operation=operation, device=self.name, code=code_of(self.info.api, error, reason))

@@ -17,7 +17,7 @@ from numba.core.errors import NumbaPerformanceWarning, TypingError
 from numba.core.typing import signature as typing_signature
 from numba.np.numpy_support import from_dtype
 
-from windtunnel.core.errors import LaunchError, UnsupportedOperationError
+from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda import launchconfig
 from windtunnel.emulate.numba_cuda.cudadrv import devices
@@ -194,10 +194,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
             callback(compiled, configuration)
         if any(side < 1 for side in griddim):
             raise CudaAPIError(1, "Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE")
-        try:
-            launch.run(compiled, griddim, blockdim, values, int(sharedmem))
-        except LaunchError as error:
-            raise CudaAPIError(1, f"Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE: {error}") from error
+        launch.run(compiled, griddim, blockdim, values, int(sharedmem))
 
     def _for_values(self, values: tuple[Any, ...]) -> Compiled:
         actual = tuple(type_of(value) for value in values)

@@ -15,12 +15,11 @@ from numba.core import config
 from numba.core.errors import NumbaPerformanceWarning
 
 from windtunnel.core.errors import InputError
-from windtunnel.emulate.common.memory import Allocation as AnyAllocation
+from windtunnel.emulate.common.memory import Allocation
 from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
-from windtunnel.emulate.numba_cuda.memory import Allocation
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
 from windtunnel.emulate.numba_cuda.types import nb, numba_number
 from windtunnel.language import ir
@@ -238,9 +237,7 @@ class Launch:
         _same_elements(raw, kind.itemsize)
         return [Buffer(self.accelerator, raw, (*(shape or (1,)), *pair), kind)]
 
-    def _buffer(
-        self, memory: AnyAllocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int
-    ) -> tuple[Any, int]:
+    def _buffer(self, memory: Allocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int) -> tuple[Any, int]:
         if memory.buffer is None:
             memory = Allocation(max(itemsize, 8))
             self.held.append(memory)
