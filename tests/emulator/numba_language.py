@@ -6,7 +6,9 @@ import multiprocessing
 import pickle
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numba import cuda, types
@@ -128,6 +130,97 @@ def program_libdevice() -> None:
     assert single[5].tolist() == [narrow[0], 1, 0, 0]
     assert single[7].tobytes() == a.tobytes() and single[8].tobytes() == np.float32(np.float16(narrow)).tobytes()
     assert np.allclose(single[6], np.sqrt(third**2 + 1), rtol=1e-7, equal_nan=True)
+
+
+def program_libdevice_rounds_exactly_in_every_direction() -> None:
+    from numba.cuda import libdevice
+
+    exact_results = {
+        "add": (2, lambda a, b: a + b), "sub": (2, lambda a, b: a - b), "mul": (2, lambda a, b: a * b),
+        "div": (2, lambda a, b: a / b), "rcp": (1, lambda a: 1 / a), "sqrt": (1, None),
+        "fma": (3, lambda a, b, c: a * b + c),
+    }  # fmt: skip
+
+    def launched(name: str, count: int, out: np.ndarray, *given: np.ndarray) -> np.ndarray:
+        function = getattr(libdevice, name)
+
+        @cuda.jit
+        def one(out, a):
+            out[cuda.grid(1)] = function(a[cuda.grid(1)])
+
+        @cuda.jit
+        def two(out, a, b):
+            out[cuda.grid(1)] = function(a[cuda.grid(1)], b[cuda.grid(1)])
+
+        @cuda.jit
+        def three(out, a, b, c):
+            out[cuda.grid(1)] = function(a[cuda.grid(1)], b[cuda.grid(1)], c[cuda.grid(1)])
+
+        (one, two, three)[count - 1][1, len(out)](out, *given[:count])
+        return out
+
+    def check(found: float, compared: Any, way: str, kind: Any, name: str) -> None:
+        """Check that a result is on the right side of the exact one, and its neighbour is not."""
+        up = way == "ru" or (way == "rz" and compared(0.0) > 0)
+        beyond = np.nextafter(kind(found), kind(-np.inf if up else np.inf))
+        assert (compared(float(found)) >= 0) if up else (compared(float(found)) <= 0), (name, found)
+        assert (compared(float(beyond)) < 0) if up else (compared(float(beyond)) > 0), (name, found)
+
+    rng = np.random.default_rng(7)
+    for kind, letter, stem, limits in ((np.float64, "d", "", 300), (np.float32, "f", "f", 30)):
+        a, b, c = (rng.choice([0.1, 3, -7, 1 / 3, 1e-3], 40).astype(kind) for _ in range(3))
+        a[:6], b[:6] = [10.0**limits, -(10.0**-limits), 1, -1, 5, 0.1], [10.0**limits, 10.0**-limits, 1e-9, 1, 7, 3]
+        c[6:20] = -(a * b)[6:20]
+        for op, (count, exact_of) in exact_results.items():
+            for way in ("ru", "rd", "rz"):
+                name = f"fma{stem}_{way}" if op == "fma" else f"{letter}{op}_{way}"
+                if name.startswith("dsub"):
+                    continue
+                given = (np.abs(a),) if op == "sqrt" else (a, b, c)
+                with np.errstate(all="ignore"):
+                    found = launched(name, count, np.zeros(40, kind), *given)
+                for i in range(40):
+                    row = [Fraction(float(one[i])) for one in given[:count]]
+                    exact = row[0] if exact_of is None else exact_of(*row)
+                    if not exact:
+                        assert found[i] == 0 and (op == "mul" or np.signbit(found[i]) == (way == "rd")), name
+                        continue
+
+                    def compared(x: float, exact: Fraction = exact, squared: bool = exact_of is None) -> int:
+                        if np.isinf(x):
+                            return 1 if x > 0 else -1
+                        of = Fraction(x) * abs(Fraction(x)) if squared else Fraction(x)
+                        return (of > exact) - (of < exact)
+
+                    check(found[i], compared, way, kind, name)
+    whole = np.array([2**63 - 1, -(2**63), 2**53 + 1, -(2**62) - 3, 7, 0], np.int64)
+    for source, kind in (("ll", np.int64), ("ull", np.uint64)):
+        for to, real in (("double", np.float64), ("float", np.float32)):
+            for way in ("ru", "rd", "rz"):
+                found = launched(f"{source}2{to}_{way}", 1, np.zeros(6, real), whole.view(kind))
+                for value, exact in zip(found, map(int, whole.view(kind)), strict=True):
+                    check(value, lambda x, e=exact: (x > e) - (x < e), way if exact else "", real, source)
+
+    @cuda.jit
+    def others(x, y, n, out, quotients):
+        i = cuda.grid(1)
+        out[0, i], quotients[0, i] = libdevice.remquo(x[i], y[i])
+        out[1, i] = libdevice.erfcx(x[i])
+        out[2, i] = libdevice.jn(n[i], x[i])
+        out[3, i] = libdevice.yn(n[i], abs(x[i]))
+        quotients[1, i] = libdevice.byte_perm(0x03020100, 0x07060504, 0x7531 + n[i])
+
+    x, y, n = np.array([5.3, -29, 7.5, 1e10, 2.5]), np.array([2.0, 3, -1, 3, 1]), np.array([2, -1, 3, 5, 0], np.int32)
+    out, quotients = np.zeros((4, 5)), np.zeros((2, 5), np.int32)
+    others[1, 5](x, y, n, out, quotients)
+    # What libdevice's own code gives on a processor: the quotient's low 3 bits.
+    assert quotients[0].tolist() == [3, -2, 0, 5, 2] and out[0].tolist() == [np.remainder(5.3, 2) - 2, 1, -0.5, 1, 0.5]
+    assert quotients[1].tolist() == [0x07050303, 0x07050300, 0x07050304, 0x07050306, 0x07050301]
+    assert np.allclose(out[1, [0, 2, 4]], [math.exp(v * v) * math.erfc(v) for v in x[[0, 2, 4]]], rtol=1e-12, atol=0)
+    turns = np.arange(64) * math.pi / 64  # Bessel's integral, whose sum over a period is exact
+    integrals = [np.cos(k * turns * 2 - v * np.sin(turns * 2)).mean() for k, v in zip(n, x, strict=True)]
+    assert np.isnan(out[2:, 1]).all() and np.allclose(out[2, [0, 2, 4]], np.array(integrals)[[0, 2, 4]], rtol=1e-12)
+    assert math.isclose(out[3, 4], 0.4980703596152316)  # from tables
 
 
 def program_overloads_take_constants_and_functions_of_the_kernel() -> None:
