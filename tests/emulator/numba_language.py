@@ -223,6 +223,63 @@ def program_libdevice_rounds_exactly_in_every_direction() -> None:
     assert math.isclose(out[3, 4], 0.4980703596152316)  # from tables
 
 
+def program_a_variable_is_one_of_several_arrays() -> None:
+    @cuda.jit
+    def swapped(a, b, n):
+        i = cuda.grid(1)
+        src, dst = a, b
+        for _ in range(n):
+            dst[i] = src[i] * 2 + 1
+            src, dst = dst, src
+
+    @cuda.jit(device=True)
+    def pick(first, x, y):
+        if first:
+            return x
+        return y
+
+    @cuda.jit
+    def others(a, b, out, one, two, z):
+        i = cuda.grid(1)
+        out[0, i] = (a, b)[i % 2][i]
+        chosen = a[2:] if i < 3 else b
+        out[1, i] = chosen[0] + chosen.size
+        out[2, i] = chosen[1:3].sum()
+        for value in chosen:
+            out[3, i] += value
+        cuda.atomic.add(one if i % 3 == 0 else two, i % 2, i)
+        w = z
+        if i % 2:
+            w = pick(i > 2, z, w)
+        w[i] = w[i] * (1j if i else 2)
+
+    @cuda.jit
+    def summed(x, out):
+        s1, s2 = cuda.shared.array(64, float64), cuda.shared.array(64, float64)
+        t = cuda.threadIdx.x
+        s1[t] = x[t]
+        src, dst, step = s1, s2, 1
+        while step < 64:
+            cuda.syncthreads()
+            dst[t] = src[t] + src[t - step] if t >= step else src[t]
+            src, dst = dst, src
+            step *= 2
+        out[t] = src[t]
+
+    a, b = np.arange(6.0), np.zeros(6)
+    swapped[1, 6](a, b, 3)
+    assert a.tolist() == [3 + 4 * i for i in range(6)] and b.tolist() == [7 + 8 * i for i in range(6)]
+    i, a = np.arange(6), np.arange(6.0)
+    out, one, two, z = np.zeros((4, 6)), np.zeros(2, np.int32), np.zeros(2, np.int32), np.arange(6) + 1j
+    others[1, 6](a, a * 10, out, one, two, z)
+    assert out.tolist() == [
+        np.where(i % 2, 10 * a, a).tolist(), [6] * 6, [7] * 3 + [30] * 3, [14] * 3 + [150] * 3
+    ]  # fmt: skip
+    assert one.tolist() == [0, 3] and two.tolist() == [6, 6] and (z == (i + 1j) * np.where(i, 1j, 2)).all()
+    summed[1, 64](x := np.arange(64.0), out := np.zeros(64))
+    assert (out == x.cumsum()).all()
+
+
 def program_overloads_take_constants_and_functions_of_the_kernel() -> None:
     def chosen(number, function):
         raise NotImplementedError

@@ -98,7 +98,7 @@ class ArrayReader(DeclarationReader):
         like = owner.items[0]
         for item in owner.items[1:]:
             like = self.unify(like, item)
-        if self.slot_type(like) is None or isinstance(like, View):
+        if self.slot_type(like) is None:
             self.refuse(
                 node, "an item of a tuple of several types, by an index that is no constant", "a constant index"
             )
@@ -325,6 +325,11 @@ class ArrayReader(DeclarationReader):
             return where
         return where.with_dims(where.dims, tuple(None if s is None else self.hold(s, "index") for s in where.origin))
 
+    def require_one_array(self, node: ast.AST, owner: View, what: str) -> None:
+        """Refuse what needs to know the array, for a view of one of several."""
+        if owner.others:
+            self.refuse(node, f"{what} of a variable that is one of several arrays", "one array on every path")
+
     # Assignments to elements.
 
     def store_item(self, node: ast.AST, owner: Value, index: ast.expr, value: Value) -> None:
@@ -373,6 +378,10 @@ class ArrayReader(DeclarationReader):
         if isinstance(value, View) and not value.dims:
             value = self.load(node, value)
         made = self.numeric(node, value)
+        if where.others:
+            held = self.stored(made, "held")
+            self.of_each(node, where, lambda one: self.store_value(node, one, held))
+            return
         if isinstance(made, Cplx) and not isinstance(where.element, rules.Complex):
             self.refuse(node, "a complex number stored into an array of real ones", "z.real, z.imag or abs(z)")
         indices = [literal(line, 0) if start is None else start for start in where.origin]
@@ -516,6 +525,7 @@ class ArrayReader(DeclarationReader):
 
     def _strides(self, node: ast.AST, owner: View) -> Value:
         line: int = node.lineno  # type: ignore[attr-defined]
+        self.require_one_array(node, owner, "strides")
         base = self.arrays[owner.base]
         found: list[Value] = []
         for dim in owner.dims:

@@ -202,7 +202,6 @@ class IntrinsicReader(ExpressionReader):
     # Atomic operations.
 
     def _call_atomic(self, node: ast.Call, op: str, given: list[Value]) -> Value:
-        line = node.lineno
         if op == "compare_and_swap":
             self._wanted(node, "atomic.compare_and_swap", given, 3)
             given = [given[0], Const(0), *given[1:]]
@@ -219,6 +218,15 @@ class IntrinsicReader(ExpressionReader):
             )
         if not owner.writable:
             self.refuse(node, "an atomic operation on a constant array", "another array")
+        if where.others:
+            held = [self.stored(self.num(node, value), "operand") for value in values]
+            found = self.of_each(node, where, lambda one: self._atomic_at(node, op, one, held))
+            assert found is not None  # noqa: S101  each has a result
+            return found
+        return self._atomic_at(node, op, where, values)
+
+    def _atomic_at(self, node: ast.Call, op: str, where: View, values: Sequence[Value]) -> Num:
+        line, owner = node.lineno, where
         element = self.arrays[owner.base].element
         if isinstance(owner.element, Scalar) and owner.element != element:
             self.refuse(node, "an atomic operation on an array that is seen as another type", "the array's own type")

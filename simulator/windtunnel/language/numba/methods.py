@@ -142,6 +142,7 @@ class MethodReader(FunctionReader):
         kind = self.element_type(node, given[0].value)
         if not isinstance(kind, Scalar) or not isinstance(owner.element, Scalar) or owner.unit:
             self.refuse(node, "another view of complex numbers or dates", "real numbers")
+        self.require_one_array(node, owner, "another view")
         line, storage = node.lineno, self.arrays[owner.base].element
         if kind.bits < storage.bits:
             raise NeedsFlat(owner.base, kind.bits // 8)
@@ -187,6 +188,7 @@ class MethodReader(FunctionReader):
 
     def flat(self, node: ast.AST, owner: View) -> Dim:
         """Return the dimension along which the elements of an array of several dimensions lie, one after another."""
+        self.require_one_array(node, owner, "another shape")
         if not owner.contiguous or isinstance(owner.element, rules.Complex):
             self.refuse(
                 node, "another shape of an array that is not contiguous, or of complex numbers", "a whole array"

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from windtunnel.language import ir
 from windtunnel.language.numba.arithmetic import converted, truth
+from windtunnel.language.numba.assignments import assigned_in, loads
 from windtunnel.language.numba.calls import CallReader
-from windtunnel.language.numba.reader import Frame, Loop, assigned_in, loads
+from windtunnel.language.numba.reader import Frame, Loop
 from windtunnel.language.numba.values import (
     Closure,
     Const,
