@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
 import pickle
 from collections.abc import Callable
@@ -102,6 +103,16 @@ class DeviceOverload:
     signature: Any
 
 
+def _check_count(function: Callable[..., Any], given: int) -> None:
+    """Raise TypeError, in Numba's words, for a number of arguments that a kernel does not take."""
+    code, defaults = function.__code__, len(function.__defaults__ or ())
+    least = code.co_argcount - defaults
+    if given > code.co_argcount and not code.co_flags & inspect.CO_VARARGS:
+        raise TypeError(f"too many arguments: expected {code.co_argcount}, got {given}")
+    if given < least:
+        raise TypeError(f"not enough arguments: expected {'at least ' if defaults else ''}{least}, got {given}")
+
+
 class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
     """A kernel or a device function."""
 
@@ -178,6 +189,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
             raise RuntimeError("Cannot compile a device function as a kernel")
         if any(side < 1 for side in blockdim):
             raise ValueError(f"LaunchConfig.block values must be >= 1 (got {blockdim})")
+        _check_count(self.py_func, len(args))
         launch = Launch(stream)
         retr: list[Any] = []
         # As in Numba, the last extension is the outermost.
