@@ -280,6 +280,64 @@ def program_a_variable_is_one_of_several_arrays() -> None:
     assert (out == x.cumsum()).all()
 
 
+def program_arrays_are_unpacked_and_iterated_over() -> None:
+    @cuda.jit
+    def k(a, c, out, rgb, ints, z):
+        i = cuda.grid(1)
+        if i == 0:
+            for x, y in np.ndindex(a.shape):
+                out[0] += a[x, y] * (x + 10 * y)
+            for x, y in np.ndindex(2, 3):
+                out[1] += a[x, y]
+            for ij, v in np.ndenumerate(a):
+                out[2] += v * ij[0] + a[ij]
+            for v in a.flat:
+                out[3] += v
+            for v in a.T.flat:
+                out[10] = v
+            out[4] = a.flat[5]
+            out[5] = a.argmax() + 100 * a[1].argmin() + 1000 * np.argmax(a[:, 1])
+            r, g, b = rgb[i + 1]
+            out[6] = r * 100 + g * 10 + b
+            (p, q), s = rgb[0, :2], rgb[0, 2]
+            out[7] = p + q + s
+            a2 = a[:, None, 1]
+            out[8] = a2[2, 0] + a2.shape[1]
+            for (n,), v in np.ndenumerate(ints):
+                ints[n] = v + n
+            for d1, d2 in zip(ints, rgb[0]):  # noqa: B905  kernels have no such argument
+                out[9] += d1 * d2
+            z[0] = c.sum()
+            z[1] = c.mean()
+            z[2] = c.prod()
+            out[11] = ints.argmax()
+
+    a = np.arange(12.0).reshape(3, 4)
+    a[1, 2] = 50
+    out = np.zeros(12)
+    rgb = np.arange(9).reshape(3, 3) + 1
+    ints = np.arange(5)
+    c = np.arange(1, 5) + 1j
+    z = np.zeros(3, complex)
+    k[1, 1](a, c, out, rgb, ints, z)
+    w = np.zeros(12)
+    w[0] = sum(a[x, y] * (x + 10 * y) for x, y in np.ndindex(a.shape))
+    w[1] = a[:2, :3].sum()
+    w[2] = (a.sum(1) * np.arange(3)).sum() + a.sum()
+    w[3] = a.sum()
+    w[4] = 5
+    w[5] = 6 + 0 + 2000
+    w[6] = 456
+    w[7] = 6
+    w[8] = a[2, 1] + 1
+    assert (ints == 2 * np.arange(5)).all()
+    w[9] = (ints[:3] * rgb[0]).sum()
+    w[10] = 11
+    w[11] = 4
+    assert (out == w).all(), (out, w)
+    assert np.allclose(z, [c.sum(), c.mean(), c.prod()])
+
+
 def program_overloads_take_constants_and_functions_of_the_kernel() -> None:
     def chosen(number, function):
         raise NotImplementedError

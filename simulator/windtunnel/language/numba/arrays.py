@@ -14,8 +14,26 @@ from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.arithmetic import converted, number
 from windtunnel.language.numba.declarations import SIZE, DeclarationReader, dtype_of
-from windtunnel.language.numba.values import Const, Cplx, Dim, Method, Num, Records, Tup, Value, View, literal
+from windtunnel.language.numba.values import (
+    Const,
+    Cplx,
+    Dim,
+    Generated,
+    Method,
+    Num,
+    Records,
+    Tup,
+    Value,
+    View,
+    literal,
+)
 from windtunnel.language.types import BOOL, I64, Scalar
+
+_METHODS = (
+    "copy", "reshape", "ravel", "flatten", "fill", "sum", "prod", "mean", "var", "std", "any", "all", "min", "max",
+    "transpose", "view", "item", "argmax", "argmin",
+)  # fmt: skip
+"""The methods of arrays that kernels may call."""
 
 
 class ArrayReader(DeclarationReader):
@@ -36,6 +54,8 @@ class ArrayReader(DeclarationReader):
                 return owner
             case View() | Records():
                 return self.part(node, owner, self.indices(index))
+            case Generated(kind="flat"):
+                return self.item_at(node, owner, self.expression(index))
             case Tup():
                 return self._tuple_part(node, owner, index)
             case Const(value=tuple() | list() | str() | dict() as known):
@@ -52,6 +72,10 @@ class ArrayReader(DeclarationReader):
                 return self.subscripted(node, known, index)
             case _:
                 self.refuse(node, f"an element of {owner.description}, which is not an array", "an array or a tuple")
+
+    def item_at(self, node: ast.AST, value: Value, at: int | Value) -> Value:
+        """Return an item of an iteration."""
+        raise NotImplementedError
 
     def subscripted(self, node: ast.AST, known: Any, index: ast.expr) -> Value:
         """Return ``known[index]`` of an object, such as a type: ``float32[:]``."""
@@ -150,26 +174,34 @@ class ArrayReader(DeclarationReader):
             if not owner.dims and len(given) == 1 and isinstance(given[0], Const) and isinstance(given[0].value, int):
                 return self.field(node, owner, list(owner.fields)[given[0].value])
             return self._records_part(node, owner, given)
-        dims = list(owner.dims)
-        count = sum(one is not None for one in given)
-        if count > len(dims):
-            self.refuse(node, f"{count} indices for an array of {len(dims)} dimensions", f"at most {len(dims)}")
-        wanted: list[Value | slice | None] = []
-        for one in given:
-            wanted += [slice(None)] * (len(dims) - count) if one is None else [one]
-        wanted += [slice(None)] * (len(dims) - len(wanted))
         origin, kept = list(owner.origin), []
-        for dim, index in zip(dims, wanted, strict=True):
+        left = iter(owner.dims)
+        for index in self._index_of_each(node, len(owner.dims), given):
+            if isinstance(index, Const) and index.value is None:
+                one = literal(node.lineno, 1)  # type: ignore[attr-defined]
+                kept.append(Dim(0, one, literal(one.line, 0)))  # np.newaxis: every index along it is the same
+                continue
+            dim = next(left)
             if isinstance(index, slice):
                 kept.append(self._sliced(node, dim, index, origin))
                 continue
-            assert index is not None  # noqa: S101  an ellipsis was replaced by slices
             place = self.wrapped(node, self._index_of(node, index), dim.size)
             self._shift(origin, dim, place)
         if kept:
             # The parts of a slice are evaluated now, because it may be used later.
             origin = [None if start is None else self.hold(start, "start") for start in origin]
         return owner.with_dims(tuple(kept), tuple(origin))
+
+    def _index_of_each(self, node: ast.AST, count: int, given: Sequence[Value | slice | None]) -> list[Value | slice]:
+        """Return an index for each dimension, and None of Python for each new one, in the place of ``...``."""
+        new = sum(isinstance(one, Const) and one.value is None for one in given)
+        stated = sum(one is not None for one in given) - new
+        if stated > count:
+            self.refuse(node, f"{stated} indices for an array of {count} dimensions", f"at most {count}")
+        wanted: list[Value | slice] = []
+        for one in given:
+            wanted += [slice(None)] * (count - stated) if one is None else [one]
+        return wanted + [slice(None)] * (count + new - len(wanted))
 
     def _index_of(self, node: ast.AST, index: Value) -> ir.Expr:
         if isinstance(index, View) and not index.dims:
@@ -484,44 +516,35 @@ class ArrayReader(DeclarationReader):
             for dim in dims[1:]:
                 product = ir.Binary(line, "*", product, converted(copy(dim.size), I64), type=I64)
             return Num(product)
-        if isinstance(owner, View):
-            if name == "T":
-                return owner.with_dims(tuple(reversed(dims)), owner.origin)
-            if name == "dtype":
-                return Const(dtype_of(owner))
-            if name == "itemsize":
-                return Const(dtype_of(owner).itemsize)
-            if name in ("real", "imag") and isinstance(owner.element, rules.Complex):
-                part = literal(line, 0 if name == "real" else 1)
-                return replace(owner, element=owner.element.part, origin=(*owner.origin, part))
-            if name == "nbytes":
-                size = self.array_attribute(node, owner, "size")
-                assert isinstance(size, Num)  # noqa: S101  it is a product of sizes
-                return Num(ir.Binary(line, "*", size.expr, literal(line, dtype_of(owner).itemsize), type=I64))
-            if name == "strides":
-                return self._strides(node, owner)
-        if name in (
-            "copy",
-            "reshape",
-            "ravel",
-            "flatten",
-            "fill",
-            "sum",
-            "prod",
-            "mean",
-            "var",
-            "std",
-            "any",
-            "all",
-            "min",
-            "max",
-            "transpose",
-            "view",
-            "item",
-            "flat",
-        ):
+        found = self._view_attribute(node, owner, name) if isinstance(owner, View) else None
+        if found is not None:
+            return found
+        if name in _METHODS:
             return Method(owner, name)
         self.refuse(node, f"the attribute '{name}' of {owner.description}", "shape, size, ndim, dtype, T, strides")
+
+    def _view_attribute(self, node: ast.AST, owner: View, name: str) -> Value | None:
+        """Return an attribute of an array of numbers; None if it has none of this name."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        dims = owner.dims
+        if name == "T":
+            return owner.with_dims(tuple(reversed(dims)), owner.origin)
+        if name == "dtype":
+            return Const(dtype_of(owner))
+        if name == "itemsize":
+            return Const(dtype_of(owner).itemsize)
+        if name in ("real", "imag") and isinstance(owner.element, rules.Complex):
+            part = literal(line, 0 if name == "real" else 1)
+            return replace(owner, element=owner.element.part, origin=(*owner.origin, part))
+        if name == "nbytes":
+            size = self.array_attribute(node, owner, "size")
+            assert isinstance(size, Num)  # noqa: S101  it is a product of sizes
+            return Num(ir.Binary(line, "*", size.expr, literal(line, dtype_of(owner).itemsize), type=I64))
+        if name == "strides":
+            return self._strides(node, owner)
+        if name == "flat":
+            return Generated("flat", (owner,))
+        return None
 
     def _strides(self, node: ast.AST, owner: View) -> Value:
         line: int = node.lineno  # type: ignore[attr-defined]

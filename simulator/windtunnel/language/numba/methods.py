@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from numba.core.errors import NumbaWarning
 
@@ -108,6 +109,8 @@ class MethodReader(FunctionReader):
             return self._copied(node, owner, flat=name == "flatten")
         if isinstance(owner, View) and name in REDUCTIONS:
             return self.reduced(node, name, owner, given)
+        if isinstance(owner, View) and name in ("argmax", "argmin"):
+            return self.place_of(node, name.removeprefix("arg"), owner, given)
         if isinstance(owner, View) and name in ("ravel", "reshape"):
             sizes = self._sizes(node, owner, given) if name == "reshape" else None
             return self.reshaped(node, owner, sizes)
@@ -204,6 +207,8 @@ class MethodReader(FunctionReader):
         """Return one number of an array: ``sum``, ``mean``, ``nanmax`` and their kin, in the order of the elements."""
         if given:
             self.refuse(node, f"{name} along an axis", "of the whole array")
+        if isinstance(owner.element, rules.Complex) and name in ("sum", "prod", "mean"):
+            return self._complex_total(node, name, owner, owner.element)
         if isinstance(owner.element, rules.Complex) or owner.unit:
             self.refuse(node, f"{name} of complex numbers or dates", "real numbers")
         line = node.lineno
@@ -222,6 +227,24 @@ class MethodReader(FunctionReader):
         if plain == "count_nonzero":
             kind = I64
         return Num(self._folded_over(node, name, owner, kind))
+
+    def _complex_total(self, node: ast.Call, name: str, owner: View, kind: rules.Complex) -> Value:
+        """Emit the loop of a sum, a product or a mean of complex numbers, and return its result."""
+        line = node.lineno
+        total = self.slot("total", Cplx(literal(line, 0.0, kind.part), literal(line, 0.0, kind.part), kind))
+        self.assign_slot(line, total, Const(complex(name == "prod")))
+
+        def fold(value: Num | Cplx) -> None:
+            now = self.at(line, total)
+            self.assign_slot(line, total, self.binary(node, "*" if name == "prod" else "+", now, value))
+
+        self.each(node, owner, fold)
+        now = self.at(line, total)
+        if name != "mean":
+            return now
+        size = self.array_attribute(node, owner, "size")
+        return self.binary(node, "/", now, Cplx(converted(self.num(node, size).expr, kind.part),
+                                                literal(line, 0.0, kind.part), kind))  # fmt: skip
 
     def _counted_in(self, node: ast.Call, name: str, owner: View) -> ir.Expr:
         """Return how many elements an array has, without NaN for functions that leave it out."""
@@ -299,7 +322,37 @@ class MethodReader(FunctionReader):
         self.each(node, owner, fold)
         return self.read(line, total)
 
-    def each(self, node: ast.AST, owner: View, use: Callable[[Num], None]) -> None:
+    def place_of(self, node: ast.Call, name: str, owner: View, given: list[Value]) -> Value:
+        """Return the number of the first largest or smallest element, in the order of rows; NaN counts as either."""
+        if given:
+            self.refuse(node, f"arg{name} along an axis", "of the whole array")
+        if isinstance(owner.element, rules.Complex) or owner.unit:
+            self.refuse(node, f"arg{name} of complex numbers or dates", "real numbers")
+        line = node.lineno
+        best, found, number = (self.variable(stem, kind) for stem, kind in
+                               (("best", owner.element), ("found", I64), ("number", I64)))  # fmt: skip
+        first = self.part(node, owner, [Num(literal(line, 0)) for _ in owner.dims])
+        self.emit(ir.Assign(line, best, self.num(node, first).expr))
+        for counter in (found, number):
+            self.emit(ir.Assign(line, counter, literal(line, 0)))
+
+        def compare(value: Num) -> None:
+            element = self.hold(value.expr)
+            now = self.read(line, best)
+            beyond: ir.Expr = ir.Binary(line, "<" if name == "min" else ">", copy(element), now, type=BOOL)
+            if value.type.kind == "float":
+                is_nan, had_nan = (ir.Binary(line, "!=", copy(e), copy(e), type=BOOL) for e in (element, now))
+                no_more = ir.Unary(line, "not", had_nan, type=BOOL)
+                beyond = ir.Logic(line, "or", beyond, ir.Logic(line, "and", is_nan, no_more, type=BOOL), type=BOOL)
+            here = ir.Assign(line, found, self.read(line, number))
+            self.emit(ir.If(line, beyond, [ir.Assign(line, best, copy(element)), here], []))
+            step = ir.Binary(line, "+", self.read(line, number), literal(line, 1), type=I64)
+            self.emit(ir.Assign(line, number, step))
+
+        self.each(node, owner, compare)
+        return Num(self.read(line, found))
+
+    def each(self, node: ast.AST, owner: View, use: Callable[[Any], None]) -> None:
         """Emit loops over the elements of an array, in the order of memory."""
         line: int = node.lineno  # type: ignore[attr-defined]
         counters = [self.variable("element", I64) for _ in owner.dims]
@@ -307,7 +360,7 @@ class MethodReader(FunctionReader):
         self.blocks.append([])
         at: list[Value | slice | None] = [Num(self.read(line, counter)) for counter in counters]
         part = self.part(node, owner, at)
-        use(self.num(node, part))
+        use(self.numeric(node, part))
         block = self.blocks.pop()
         for counter, dim in reversed(list(zip(counters, owner.dims, strict=True))):
             stop = converted(copy(dim.size), I64)

@@ -134,7 +134,7 @@ class StatementReader(CallReader):
             case ast.Attribute(value=owner, attr=name):
                 self.store_attribute(target, self.expression(owner), name, value)
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                items = self.items(node, value)
+                items = self.items(node, value, len(targets))
                 if len(items) != len(targets):
                     self.refuse(target, f"{len(targets)} names for {len(items)} values", "equally many")
                 held = [self.stored(self.loaded(node, item), "held") for item in items]
