@@ -19,6 +19,7 @@ from numba.cuda.np import numpy_support
 from numba.cuda.types import bfloat16
 
 warnings.simplefilter("ignore")
+FACTOR = 3
 
 
 def program_shapes_and_views() -> None:
@@ -336,6 +337,110 @@ def program_arrays_are_unpacked_and_iterated_over() -> None:
     w[11] = 4
     assert (out == w).all(), (out, w)
     assert np.allclose(z, [c.sum(), c.mean(), c.prod()])
+
+
+def program_memory_is_seen_as_another_type() -> None:
+    from numba import complex64
+
+    @cuda.jit
+    def views(c, f, out, zs, d2):
+        i = cuda.grid(1)
+        v = c.view(np.float64)
+        out[0, i] = v[2 * i] + 10 * v[2 * i + 1]
+        out[1, i] = c[i].real + v.size + c.real[i] * 0 + c.imag[i]
+        z = f.view(np.complex128)
+        zs[i] = z[i] * 1j
+        z2 = d2.view(np.complex64)
+        out[2, i] = z2[1, i].imag + z2.shape[1]
+        v[2 * i] = i
+        c[i] *= 2
+        sh = cuda.shared.array((2, 4), complex64)
+        w = sh.view(np.float32)
+        w[1, 2 * i] = i
+        w[1, 2 * i + 1] = -i
+        out[3, i] = sh[1, i].real - sh[1, i].imag
+        flat = sh.reshape(8)
+        out[4, i] = flat[4 + i].real
+
+    @cuda.jit
+    def complex_reshape(c, out):
+        i = cuda.grid(1)
+        out[i] = c.reshape(2, 2)[i // 2, i % 2] + c.ravel()[i]
+        c.reshape(4)[i] = 1j
+
+    @cuda.jit
+    def float_max(x, m, n):
+        i = cuda.grid(1)
+        cuda.atomic.max(m.view(np.int32), 0, x.view(np.int32)[i])
+        cuda.atomic.add(n.view(np.int32), 1, 5)
+        if i == 0:
+            m[1] = x[0] + 0.5
+
+    @cuda.jit
+    def unsigned(a, out):
+        i = cuda.grid(1)
+        out[i] = cuda.atomic.add(a.view(np.uint32), 0, 3)
+
+    @cuda.jit
+    def both_words(a):
+        cuda.atomic.add(a.view(np.int32), 0, 1)
+        cuda.atomic.add(a.view(np.int32), 1, 2)
+
+    c = np.arange(4) + 1j * np.arange(4)[::-1]
+    f = np.arange(8.0)
+    out = np.zeros((5, 4))
+    zs = np.zeros(4, complex)
+    d2 = np.arange(16, dtype=np.float32).reshape(2, 8)
+    views[1, 4](c, f, out, zs, d2)
+    C = np.arange(4) + 1j * np.arange(4)[::-1]
+    assert (out[0] == C.real + 10 * C.imag).all()
+    assert (out[1] == C.real + 8 + C.imag).all(), out[1]
+    assert (zs == f.view(complex) * 1j).all()
+    assert (out[2] == d2.view(np.complex64)[1].imag + 4).all()
+    assert (c == 2 * (np.arange(4) + 1j * C.imag)).all()
+    assert (out[3] == 2 * np.arange(4)).all() and (out[4] == np.arange(4)).all()
+    c = np.arange(4) + 0.5j
+    o = np.zeros(4, complex)
+    complex_reshape[1, 4](c, o)
+    assert (o == 2 * (np.arange(4) + 0.5j)).all() and (c == 1j).all()
+    x = np.array([3, 1, 7.5, 2], np.float32)
+    m = np.zeros(2, np.float32)
+    n = np.zeros(2, np.float32)
+    float_max[1, 4](x, m, n)
+    assert m[0] == 7.5 and m[1] == 3.5 and n.view(np.int32)[1] == 20
+    a = np.array([-7], np.int32)
+    o = np.zeros(4, np.uint32)
+    unsigned[1, 4](a, o)
+    assert a[0] == 5 and set(o) == {np.uint32(-7 + 2**32 + 3 * k & 0xFFFFFFFF) for k in range(4)}
+    b = np.zeros(2, np.int64)
+    both_words[1, 4](b)
+    assert b[0] == 4 + (8 << 32)
+
+
+def program_match_global_and_views_of_other_shapes() -> None:
+    @cuda.jit
+    def k(a, op, d2, b):
+        global FACTOR  # noqa: PLW0602
+        i = cuda.grid(1)
+        match op[i]:
+            case 0:
+                a[i] = 1
+            case 1 | 2 if i != 1:
+                a[i] = 2 * FACTOR
+            case 7:
+                return
+            case other:
+                a[i] = other
+        row = d2[i] if i < 2 else b
+        a[i] += row[1]
+        m = d2.T if i % 2 else d2
+        a[i] += m[0, 1]
+
+    a = np.zeros(5)
+    d2 = np.array([[10.0, 20, 30], [40, 50, 60], [7, 8, 9]])
+    b = np.array([0, 1000.0])
+    k[1, 5](a, np.array([0, 1, 2, 5, 7]), d2, b)
+    assert a.tolist() == [1 + 20 + 20, 1 + 50 + 40, 6 + 1000 + 20, 5 + 1000 + 40, 0], a
 
 
 def program_overloads_take_constants_and_functions_of_the_kernel() -> None:

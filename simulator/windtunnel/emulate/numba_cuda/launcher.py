@@ -212,8 +212,9 @@ class Launch:
             kind, pair = np.dtype(f"u{width}"), (dtype.itemsize // width,)
         memory = value.allocation
         if argument.layout == "A":
-            unit = argument.unit or dtype.itemsize
-            kind = np.dtype(f"u{unit}") if argument.unit else kind
+            unit = np.dtype(argument.unit or dtype).itemsize
+            if argument.unit:
+                kind, pair = np.dtype(argument.unit), ()
             buffer, count = self._buffer(memory, kind, pair, unit)
             steps = [stride // unit for stride in value.strides]
             if value.offset % unit or any(stride % unit for stride in value.strides):

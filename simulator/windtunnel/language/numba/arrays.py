@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -420,9 +419,10 @@ class ArrayReader(DeclarationReader):
         stored = number(made, where.element)
         if isinstance(stored, Cplx):
             parts = [self.hold(stored.re), self.hold(stored.im)]
-            held = [self.hold(index, "index") for index in indices]
+            held = self.held_index(where)
+            assert isinstance(held, View)  # noqa: S101  it was one before
             for at, part in enumerate(parts):
-                self.emit(ir.Store(line, where.base, [*map(copy, held), literal(line, at)], part))
+                self.store_value(node, self.part_of(line, held, at), Num(part))
             return
         storage = self.arrays[where.base].element
         if isinstance(where.element, Scalar) and storage != where.element:
@@ -534,8 +534,8 @@ class ArrayReader(DeclarationReader):
         if name == "itemsize":
             return Const(dtype_of(owner).itemsize)
         if name in ("real", "imag") and isinstance(owner.element, rules.Complex):
-            part = literal(line, 0 if name == "real" else 1)
-            return replace(owner, element=owner.element.part, origin=(*owner.origin, part))
+            self.require_one_array(node, owner, "a part")
+            return self.part_of(line, owner, 0 if name == "real" else 1)
         if name == "nbytes":
             size = self.array_attribute(node, owner, "size")
             assert isinstance(size, Num)  # noqa: S101  it is a product of sizes
@@ -552,9 +552,10 @@ class ArrayReader(DeclarationReader):
         base = self.arrays[owner.base]
         found: list[Value] = []
         for dim in owner.dims:
-            unit = base.element.bits // 8 if isinstance(owner.element, Scalar) else dtype_of(owner).itemsize
+            of_numbers = isinstance(owner.element, Scalar) or self.holds_parts(owner)
+            unit = base.element.bits // 8 if of_numbers else dtype_of(owner).itemsize
             stride: ir.Expr = literal(line, unit)
-            for axis in range(dim.axis + 1, base.dimensions - isinstance(owner.element, rules.Complex)):
+            for axis in range(dim.axis + 1, len(owner.origin)):
                 side = ir.Size(line, owner.base, axis, type=SIZE)
                 stride = ir.Binary(line, "*", stride, converted(side, I64), type=I64)
             if dim.step is not None:

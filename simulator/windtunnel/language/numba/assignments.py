@@ -17,6 +17,8 @@ def assigned_in(nodes: Iterable[ast.AST]) -> list[str]:
             return
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found[node.id] = None
+        if isinstance(node, ast.MatchAs) and node.name is not None:
+            found[node.name] = None
         for child in ast.iter_child_nodes(node):
             visit(child)
 

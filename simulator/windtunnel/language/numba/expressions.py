@@ -14,9 +14,9 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.names import Group, Name
 from windtunnel.language.numba import arithmetic, rules
-from windtunnel.language.numba.arithmetic import converted, truth
+from windtunnel.language.numba.arithmetic import converted, number_of, truth
 from windtunnel.language.numba.iteration import IterationReader
-from windtunnel.language.numba.reader import Environment, Frame, number_of
+from windtunnel.language.numba.reader import Environment, Frame
 from windtunnel.language.numba.values import (
     Closure,
     Const,

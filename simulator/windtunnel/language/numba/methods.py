@@ -14,10 +14,10 @@ from numba.core.errors import NumbaWarning
 from windtunnel.language import ir
 from windtunnel.language.names import Group
 from windtunnel.language.numba import rules
-from windtunnel.language.numba.arithmetic import converted, truth
+from windtunnel.language.numba.arithmetic import converted, number_of, truth
 from windtunnel.language.numba.declarations import dtype_of
 from windtunnel.language.numba.functions import FunctionReader
-from windtunnel.language.numba.reader import NeedsFlat, number_of
+from windtunnel.language.numba.reader import NeedsFlat
 from windtunnel.language.numba.values import Const, Cplx, Dim, Method, Num, Records, Tup, Value, View, literal
 from windtunnel.language.types import BOOL, F32, F64, I32, I64, U64, Scalar
 
@@ -143,21 +143,24 @@ class MethodReader(FunctionReader):
         if len(given) != 1 or not isinstance(given[0], Const) or not owner.dims:
             self.refuse(node, "view of something that is not a type", "array.view(np.int32)")
         kind = self.element_type(node, given[0].value)
-        if not isinstance(kind, Scalar) or not isinstance(owner.element, Scalar) or owner.unit:
-            self.refuse(node, "another view of complex numbers or dates", "real numbers")
+        if owner.unit:
+            self.refuse(node, "another view of dates", "numbers")
         self.require_one_array(node, owner, "another view")
         line, storage = node.lineno, self.arrays[owner.base].element
-        if kind.bits < storage.bits:
-            raise NeedsFlat(owner.base, kind.bits // 8)
-        if kind.bits == owner.element.bits:
+        part = kind.part if isinstance(kind, rules.Complex) else kind
+        own = owner.element.part if isinstance(owner.element, rules.Complex) else owner.element
+        if part.bits < storage.bits or (isinstance(owner.element, rules.Complex) and not self.holds_parts(owner)):
+            raise NeedsFlat(owner.base, f"u{min(part.bits, own.bits) // 8}")
+        wide_bits, narrow_bits = part.bits * (1 + (part is not kind)), own.bits * (1 + (own is not owner.element))
+        if wide_bits == narrow_bits:
             return replace(owner, element=kind)
         last = owner.dims[-1]
-        wide, narrow = (literal(line, bits // 8) for bits in (kind.bits, owner.element.bits))
+        wide, narrow = (literal(line, bits // 8) for bits in (wide_bits, narrow_bits))
         total = ir.Binary(line, "*", converted(copy(last.size), I64), narrow, type=I64)
         size = self.hold(ir.Binary(line, "//", total, wide, type=I64), "size")
         if isinstance(size, ir.Variable):
             self.nonnegative.add(size.name)
-        ratio = kind.bits // storage.bits
+        ratio = wide_bits // storage.bits
         step = None if ratio == 1 else literal(line, ratio)
         return replace(owner, element=kind, dims=(*owner.dims[:-1], Dim(last.axis, size, step)))
 
@@ -192,10 +195,8 @@ class MethodReader(FunctionReader):
     def flat(self, node: ast.AST, owner: View) -> Dim:
         """Return the dimension along which the elements of an array of several dimensions lie, one after another."""
         self.require_one_array(node, owner, "another shape")
-        if not owner.contiguous or isinstance(owner.element, rules.Complex):
-            self.refuse(
-                node, "another shape of an array that is not contiguous, or of complex numbers", "a whole array"
-            )
+        if not owner.contiguous:
+            self.refuse(node, "another shape of an array that is not contiguous", "a whole array")
         if len(owner.origin) > 1:
             raise NeedsFlat(owner.base)
         last = owner.dims[-1]

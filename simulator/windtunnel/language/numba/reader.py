@@ -14,22 +14,20 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-import numpy as np
-
 from windtunnel.language import ir
 from windtunnel.language.numba import rules, several
-from windtunnel.language.numba.arithmetic import converted, number
+from windtunnel.language.numba.arithmetic import converted, number, number_of
 from windtunnel.language.numba.values import Const, Cplx, Dim, Num, Records, Tup, Unusable, Value, View, literal
 from windtunnel.language.source import Source
-from windtunnel.language.types import BOOL, F64, I32, I64, U8, U16, U32, U64, Array, Scalar, scalar_of
+from windtunnel.language.types import BOOL, I32, I64, U8, U16, U32, U64, Array, Scalar
 
 Environment = dict[str, Value]
 
 
 class NeedsFlat(Exception):
-    """An array must be seen as one of one dimension with strides, of elements of ``unit`` bytes if that is not 0."""
+    """An array must be seen as one of one dimension with strides, of integers of the type ``unit`` if it is given."""
 
-    def __init__(self, name: str, unit: int = 0) -> None:
+    def __init__(self, name: str, unit: str = "") -> None:
         super().__init__(name)
         self.name, self.unit = name, unit
 
@@ -105,7 +103,7 @@ class Reader:
         self.frame = Frame(source, source.tree, {}, ())
         self.undefined: set[tuple[Any, ...]] = set()
         """Variables that are read before any path assigns them, as of the last time the kernel was read."""
-        self.flattened: dict[str, int] = {}
+        self.flattened: dict[str, str] = {}
         """Arrays that are kept as one dimension with strides, and the bytes of what they consist of; 0 for elements."""
         self.dead = False
         """Whether the statement that is being read cannot be reached."""
@@ -251,13 +249,12 @@ class Reader:
             return found
         if value.text:
             self.refuse(node, "text as a value", "an assignment of a constant to an element")
-        indices = [literal(line, 0) if start is None else copy(start) for start in value.origin]
         if isinstance(value.element, rules.Complex):
-            parts = [
-                ir.Load(line, value.base, [*map(copy, indices), literal(line, part)], type=value.element.part)
-                for part in (0, 1)
-            ]
-            return Cplx(self.hold(parts[0]), self.hold(parts[1]), value.element)
+            re, im = (self.numeric(node, self.part_of(line, value, number)) for number in (0, 1))
+            assert isinstance(re, Num)  # noqa: S101  parts are real numbers
+            assert isinstance(im, Num)  # noqa: S101
+            return Cplx(self.hold(re.expr), self.hold(im.expr), value.element)
+        indices = [literal(line, 0) if start is None else copy(start) for start in value.origin]
         storage = self.arrays[value.base].element
         if storage == value.element:
             return Num(ir.Load(line, value.base, indices, type=storage), value.unit)
@@ -284,6 +281,22 @@ class Reader:
         for statement in rest:
             self.emit(statement)
         return None if slot is None else self.at(line, slot)
+
+    def holds_parts(self, view: View) -> bool:
+        """Return whether a view of complex numbers is of memory of single numbers, in which the parts alternate."""
+        return self.arrays[view.base].dimensions == len(view.origin)
+
+    def part_of(self, line: int, view: View, number: int) -> View:
+        """Return the real (0) or the imaginary part (1) of complex numbers."""
+        assert isinstance(view.element, rules.Complex)  # noqa: S101  it has parts
+        part, origin = view.element.part, view.origin
+        if not self.holds_parts(view):
+            return replace(view, element=part, origin=(*origin, literal(line, number)))
+        by = literal(line, number * (part.bits // self.arrays[view.base].element.bits))
+        *first, last = origin
+        if number:
+            last = by if last is None else ir.Binary(line, "+", converted(copy(last), I64), by, type=I64)
+        return replace(view, element=part, origin=(*first, last))
 
     def _joined(self, line: int, base: str, indices: list[ir.Expr], storage: Scalar, element: Scalar) -> ir.Expr:
         """Return an element of another type than the memory has: its bits, from one or several elements there."""
@@ -339,13 +352,24 @@ class Reader:
         if isinstance(a, View) and isinstance(b, View):
             if several.same_form(a, b):
                 return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
+            self._flatten_one(a, b)
             both = several.together(a, b) if self._memory(a) == self._memory(b) else None
             if both is not None:
                 return both
         return Unusable(f"a variable that is {a.description} on one path and {b.description} on another")
 
-    def _memory(self, view: View) -> set[Scalar]:
-        return {self.arrays[base].element for base in several.bases(view)}
+    def _flatten_one(self, a: View, b: View) -> None:
+        """Ask for an array of one dimension, if two views can only then be in one variable: ``a`` and ``b[0]``."""
+        forms = [([dim.axis for dim in view.dims], len(view.origin)) for view in (a, b)]
+        if len(a.dims) != len(b.dims) or a.element != b.element or forms[0] == forms[1]:
+            return
+        for view in (a, b):
+            for base in several.bases(view):
+                if len(view.origin) > 1 and base not in self.flattened and base not in self.captured:
+                    raise NeedsFlat(base)
+
+    def _memory(self, view: View) -> set[tuple[Scalar, int]]:
+        return {(self.arrays[base].element, self.arrays[base].dimensions) for base in several.bases(view)}
 
     def same_type(self, a: Value, b: Value) -> bool:
         """Return whether two values have one type."""
@@ -545,40 +569,6 @@ def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:
         last = copies[-1]
         copies[-1] = ir.Binary(last.line, "+", converted(last, I64), literal(last.line, by), type=I64)
     return copies
-
-
-def number_of(line: int, value: Any) -> Num | Cplx | None:
-    """Return a Python or NumPy number with Numba's type of it; None for another object."""
-    if isinstance(value, (bool, np.bool_)):
-        return Num(literal(line, bool(value), BOOL))
-    if isinstance(value, np.generic):
-        return _numpy_number(line, value)
-    if isinstance(value, int):
-        plain = int(value)
-        return Num(literal(line, plain, U64 if plain >= 2**63 else I64))
-    if isinstance(value, float):
-        return Num(literal(line, float(value), F64))
-    if isinstance(value, complex):
-        return Cplx(literal(line, value.real, F64), literal(line, value.imag, F64), rules.C128)
-    plain_value = getattr(value, "value", None)
-    if type(type(value)).__name__ in ("EnumMeta", "EnumType") and isinstance(plain_value, (int, float)):
-        return number_of(line, plain_value)
-    return None
-
-
-def _numpy_number(line: int, value: np.generic) -> Num | Cplx | None:
-    kind = value.dtype.kind
-    if kind == "c":
-        complex_kind = rules.C64 if value.dtype.itemsize == 8 else rules.C128
-        whole = complex(value)
-        return Cplx(
-            literal(line, whole.real, complex_kind.part), literal(line, whole.imag, complex_kind.part), complex_kind
-        )
-    if kind in "mM":
-        return Num(literal(line, int(value.astype(np.int64)), I64), str(value.dtype))
-    if kind in "iufb":
-        return Num(literal(line, value.item(), scalar_of(value.dtype)))
-    return None
 
 
 def _same_object(a: Any, b: Any) -> bool:
