@@ -48,6 +48,7 @@ class StatementReader(CallReader):
         self.blocks.pop()
         return block
 
+    # Long: one case for each kind of statement, each a line or two.
     def statement(self, node: ast.stmt) -> None:
         """Read a statement."""
         match node:
