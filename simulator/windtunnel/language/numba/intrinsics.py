@@ -13,10 +13,10 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.names import Name
 from windtunnel.language.numba import arithmetic, rules
-from windtunnel.language.numba.arithmetic import converted, truth
+from windtunnel.language.numba.arithmetic import as_type, converted, truth
 from windtunnel.language.numba.expressions import ExpressionReader
 from windtunnel.language.numba.names import HALF, VectorType
-from windtunnel.language.numba.reader import NeedsFlat, as_type
+from windtunnel.language.numba.reader import NeedsFlat
 from windtunnel.language.numba.values import Const, Cplx, Num, Records, Tup, Value, View, literal
 from windtunnel.language.types import BOOL, F16, I32, I64, U32, Array, Scalar
 
