@@ -373,14 +373,17 @@ class Reader:
             return maybe
         if isinstance(a, Tup) and isinstance(b, Tup) and len(a.items) == len(b.items):
             return Tup(tuple(self.unify(x, y) for x, y in zip(a.items, b.items, strict=True)), a.names)
-        if isinstance(a, View) and isinstance(b, View):
-            if several.same_form(a, b):
-                return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
-            self._flatten_one(a, b)
-            both = several.together(a, b) if self._memory(a) == self._memory(b) else None
-            if both is not None:
-                return both
+        both = self._one_view(a, b) if isinstance(a, View) and isinstance(b, View) else None
+        if both is not None:
+            return both
         return Unusable(f"a variable that is {a.description} on one path and {b.description} on another")
+
+    def _one_view(self, a: View, b: View) -> View | None:
+        """Return the type of a variable that is one of two arrays; None if they have no common type."""
+        if several.same_form(a, b):
+            return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
+        self._flatten_one(a, b)
+        return several.together(a, b) if self._memory(a) == self._memory(b) else None
 
     def _maybe(self, a: Value, b: Value) -> Maybe | None:
         """Return the type of a variable that is None on one path and a number on another; None if it is not one."""
