@@ -52,12 +52,12 @@ def to_odd(total: Value, error: Value) -> Any:
     return np.where((error != 0) & even, neighbour, total)
 
 
-def fma_f64(a: Value, b: Value, c: Value) -> Any:
+def fma_f64(a: Value, b: Value, c: Value, *, scaled: bool = False) -> Any:
     """Return the correctly rounded ``a * b + c`` of float64 numbers.
 
     By S. Boldo and G. Melquiond, "Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to
-    Odd", IEEE Transactions on Computers 57(4), 2008. Where its intermediate results leave the range of normal numbers,
-    the product and the sum are rounded separately.
+    Odd", IEEE Transactions on Computers 57(4), 2008. Where its intermediate results overflow, it computes with numbers
+    that are 2**200 smaller; where they are subnormal, the product and the sum are rounded separately.
     """
     with np.errstate(all="ignore"):
         product, plain = a * b, a * b + c
@@ -68,7 +68,13 @@ def fma_f64(a: Value, b: Value, c: Value) -> Any:
         sum_high, sum_low = two_sum(c, low)
         top, rest = two_sum(high, sum_high)
         small, error = two_sum(sum_low, rest)
-        return np.where(exact, top + to_odd(small, error), plain)[()]
+        result = np.where(exact, top + to_odd(small, error), plain)
+        is_large = ~exact & (size >= 2.0**-900) & np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+        if not scaled and np.any(is_large):
+            of_a = np.where(np.abs(a) >= np.abs(b), 2.0**-200, 1.0)
+            smaller = fma_f64(a * of_a, b * (2.0**-200 / of_a), c * 2.0**-200, scaled=True)
+            result = np.where(is_large, smaller * 2.0**200, result)
+        return result[()]
 
 
 def two_sum(a: Value, b: Value) -> tuple[Value, Value]:

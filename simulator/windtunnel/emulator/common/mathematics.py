@@ -71,17 +71,18 @@ def rsqrt(value: Value) -> Any:
     return value.dtype.type(1) / np.sqrt(value)
 
 
-def _divmod(x: Value, y: Value) -> tuple[np.ndarray, np.ndarray]:
+def _divmod(x: Value, y: Value, *, unsigned: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Return quotient and rest of floats as Numba computes them on a GPU.
 
-    The rest is ``x - trunc(x / y) * y``, rounded once, because NVPTX has no exact remainder for LLVM's ``frem``.
+    The rest is ``x - trunc(x / y) * y``, rounded once, because NVPTX has no exact remainder for LLVM's ``frem``: NaN if
+    the divisor is infinite, and below zero if the quotient was rounded up. LLVM takes it to have the sign of a dividend
+    that is known (``unsigned``: it was converted from an unsigned type), and then leaves out the test of its sign.
     """
     a, b = np.broadcast_arrays(np.asarray(materialise(x)), np.asarray(materialise(y)))
     kind = a.dtype.type
     rest = np.asarray(fma(-np.trunc(a / b), b, a))
-    rest = np.where(np.isinf(b) & np.isfinite(a), a, rest)
     quotient = (a - rest) / b
-    other_sign = (rest != 0) & ((b < 0) != (rest < 0))
+    other_sign = (rest != 0) & ((b < 0) != ((rest < 0) & (not unsigned)))
     quotient = np.where(other_sign, quotient - kind(1), quotient)
     rest = np.where(rest == 0, np.copysign(kind(0), b), np.where(other_sign, rest + b, rest))
     floor = np.floor(quotient)
@@ -99,6 +100,16 @@ def float_floor_divide(x: Value, y: Value) -> Any:
 def float_modulo(x: Value, y: Value) -> Any:
     """Return ``x % y`` of floats."""
     return _divmod(x, y)[1][()]
+
+
+def unsigned_floor_divide(x: Value, y: Value) -> Any:
+    """Return ``x // y`` of floats, the first of which was converted from an unsigned type."""
+    return _divmod(x, y, unsigned=True)[0][()]
+
+
+def unsigned_modulo(x: Value, y: Value) -> Any:
+    """Return ``x % y`` of floats, the first of which was converted from an unsigned type."""
+    return _divmod(x, y, unsigned=True)[1][()]
 
 
 def tf32(value: Value) -> Any:

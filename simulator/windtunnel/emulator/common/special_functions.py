@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from windtunnel.emulator.common.lanes import Value
+from windtunnel.emulator.common.lanes import Value, convert
 from windtunnel.emulator.common.symbolic import materialise
 
 
@@ -97,6 +97,9 @@ def rcp(value: Value) -> Any:
     return value.dtype.type(1) / value
 
 
+_LARGEST_EXPONENT = np.uint64(0x10000)
+
+
 def exp10(value: Value) -> Any:
     """Return 10 to a power."""
     value = materialise(value)
@@ -145,37 +148,57 @@ def byte_perm(x: Value, y: Value, selector: Value) -> Any:
 def integer_power(base: Value, exponent: Value) -> Any:
     """Return a power with an integer exponent, by Numba's repeated multiplications.
 
-    Of integers, a negative exponent gives 0, or the base if it is 1 or -1.
+    Of integers, a negative exponent gives 0, the base if it is 1 or -1, and the highest bit alone if the base is 0.
+    Numba leaves exponents beyond 65536 to ``pow`` of float64.
     """
-    number, power = np.asarray(materialise(base)), np.asarray(materialise(exponent))
+    number, power = np.broadcast_arrays(np.asarray(materialise(base)), np.asarray(materialise(exponent)))
     kind = number.dtype
     is_negative = power < 0
-    left = np.abs(power)
-    result = np.ones(np.broadcast_shapes(number.shape, power.shape), kind)
-    factor = np.broadcast_to(number, result.shape).copy()
-    for _ in range(17):
-        if not left.any():
-            break
-        result = np.where(left & 1, result * factor, result)
+    size = np.where(is_negative, np.negative(power), power).astype(np.uint64)
+    is_large = size > _LARGEST_EXPONENT
+    left = np.where(is_large, np.uint64(0), size)
+    result = np.ones(number.shape, kind)
+    factor = number.copy()
+    while left.any():
+        result = np.where(left & np.uint64(1), result * factor, result)
         factor = factor * factor
-        left = left >> 1
-    if left.any():  # Numba leaves large exponents to pow
-        result = np.where(left != 0, np.power(number.astype(np.float64), np.abs(power).astype(np.float64)), result)
+        left = left >> np.uint64(1)
     if kind.kind == "f":
         result = np.where(is_negative, kind.type(1) / result, result)
-    else:
-        result = np.where(is_negative & (np.abs(number.astype(np.int64)) != 1), 0, result)
+    if is_large.any():
+        of_floats = np.power(number.astype(np.float64), power.astype(np.float64))
+        result = np.where(is_large, convert(of_floats, kind), result)
+    if kind.kind != "f":
+        signed = number.astype(np.int64)
+        inverse = np.where(signed == 0, np.int64(-(2**63)), 0).astype(kind)
+        result = np.where(is_negative & (signed != 1) & (signed != -1), inverse, result)
     return result.astype(kind)[()]
 
 
+def powi(base: Value, exponent: Value) -> Any:
+    """Return a power of floats with an i32 exponent, by libdevice's repeated multiplications, which may overflow."""
+    number, power = np.broadcast_arrays(np.asarray(materialise(base)), np.asarray(materialise(exponent)))
+    left = np.abs(power.astype(np.int64))
+    result, factor = np.ones(number.shape, number.dtype), number.copy()
+    while left.any():
+        result = np.where(left & 1, result * factor, result)
+        factor = factor * factor
+        left = left >> 1
+    return np.where(power < 0, number.dtype.type(1) / result, result).astype(number.dtype)[()]
+
+
 def round_to(value: Value, digits: Value) -> Any:
-    """Return a number rounded to decimal digits, as Numba computes it."""
+    """Return a number rounded to decimal digits, as Numba computes it: by way of an i64."""
     x, n = np.asarray(materialise(value)), np.asarray(materialise(digits))
     with np.errstate(all="ignore"):
-        scale = np.power(10.0, np.abs(n).astype(np.float64))
-        scaled = np.where(n >= 0, x * scale, x / scale)
-        rounded = np.where(n >= 0, np.rint(scaled) / scale, np.rint(scaled) * scale)
-        made = np.where(np.isfinite(x) & np.isfinite(scaled), rounded, x)
+        scale = integer_power(np.float64(10), np.where(n > 22, n - 22, np.abs(n)))
+        more = np.where(n > 22, 1e22, 1.0)
+        scaled = np.where(n >= 0, x * scale * more, x / scale)
+        rounded = convert(np.rint(scaled), np.dtype(np.int64)).astype(np.float64)
+        halves = 2.0 * convert(np.rint(scaled / 2.0), np.dtype(np.int64)).astype(np.float64)
+        rounded = np.where(np.abs(scaled - rounded) == 0.5, halves, rounded)
+        whole = np.where(n >= 0, rounded / more / scale, rounded * scale)
+        made = np.where(np.isfinite(x) & ((n < 0) | np.isfinite(scaled)), whole, x)
     return made.astype(x.dtype)[()]
 
 
@@ -283,5 +306,5 @@ FUNCTIONS = {
     **{f"{name}_{part}": _complex(ufunc, part) for name, ufunc in COMPLEX.items() for part in ("re", "im")},
 }
 """All functions by the names that the emitted code uses."""
-for _name in ("Any", "Value", "materialise"):
+for _name in ("Any", "Value", "convert", "materialise"):
     FUNCTIONS.pop(_name, None)

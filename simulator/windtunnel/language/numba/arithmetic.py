@@ -12,15 +12,13 @@ from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.rules import COMPARISONS, Complex, is_integer
 from windtunnel.language.numba.values import Cplx, Num, literal
-from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I64, U8, U16, U32, U64, Scalar, scalar_of
+from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, U16, U32, U64, Scalar, scalar_of
 
 _OF_HALVES = (
     "fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "floor", "ceil", "trunc", "rcp",
     "rint", "isnan", "isinf", "fma",
 )  # fmt: skip
 """The functions that are computed in float16; others, such as `rsqrt`, are computed in float32 and rounded."""
-_EXPONENT_LIMIT = 0x10000
-"""The largest constant exponent that Numba expands to multiplications."""
 
 
 def converted(e: ir.Expr, to: Scalar) -> ir.Expr:
@@ -81,7 +79,8 @@ def binary(line: int, op: str, left: Num | Cplx, right: Num | Cplx) -> Num | Cpl
     if op == "**":
         return Num(_power(line, left, right, kind))
     if op in ("//", "%") and kind.kind == "float":
-        name = "math.float_floor_divide" if op == "//" else "math.float_modulo"
+        stem = "float" if left.type.kind in ("int", "float") else "unsigned"
+        name = f"math.{stem}_floor_divide" if op == "//" else f"math.{stem}_modulo"
         return Num(ir.Call(line, name, [converted(left.expr, kind), converted(right.expr, kind)], type=kind))
     return Num(ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=kind))
 
@@ -89,6 +88,8 @@ def binary(line: int, op: str, left: Num | Cplx, right: Num | Cplx) -> Num | Cpl
 def _comparison(line: int, op: str, left: Num, right: Num, kind: Scalar) -> ir.Expr:
     if {left.type.kind, right.type.kind} == {"int", "uint"} and U64 in (left.type, right.type):
         kind = F64  # the only type that Numba finds for both, although it does not hold all their values
+    if {left.type, right.type} == {BOOL, U64}:
+        kind = I64
     if left.type == right.type:
         kind = left.type
     return ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=BOOL)
@@ -96,12 +97,32 @@ def _comparison(line: int, op: str, left: Num, right: Num, kind: Scalar) -> ir.E
 
 def _power(line: int, left: Num, right: Num, kind: Scalar) -> ir.Expr:
     base = converted(left.expr, kind)
-    exponent = right.expr.value if isinstance(right.expr, ir.Literal) else None
-    if is_integer(right.type) and isinstance(exponent, int) and abs(exponent) < _EXPONENT_LIMIT:
-        return ir.Call(line, "math.integer_power", [base, converted(right.expr, I64)], type=kind)
     if is_integer(right.type):
-        return ir.Call(line, "math.integer_power", [base, converted(right.expr, I64)], type=kind)
+        exponent = converted(right.expr, U64 if right.type == U64 else I64)
+        return ir.Call(line, "math.integer_power", [base, exponent], type=kind)
     return ir.Binary(line, "**", base, converted(right.expr, kind), type=kind)
+
+
+def raising(line: int, op: str, left: Num | Cplx, right: Num | Cplx) -> tuple[ir.Expr, type[Exception]] | None:
+    """Return when ``left op right`` raises, and what; None if it never does. Operands must be usable several times.
+
+    Numba raises although NumPy's rules give a number where it computes in Python: for a complex quotient by 0, and
+    for a power whose exponent is the least integer.
+    """
+    kind = rules.binary(op, left.type, right.type)
+    if op == "/" and isinstance(kind, Complex):
+        of = number(right, kind)
+        assert isinstance(of, Cplx)  # noqa: S101  it was converted to complex
+        if isinstance(of.re, ir.Literal) and of.re.value != 0:
+            return None
+        return ir.Unary(line, "not", truth(of), type=BOOL), ZeroDivisionError
+    if op != "**" or not isinstance(kind, Scalar) or not isinstance(right, Num) or isinstance(right.expr, ir.Literal):
+        return None
+    own = right.type
+    if own != I64 and not (own == I32 and kind.kind == "float"):
+        return None
+    least = literal(line, -(2 ** (own.bits - 1)), own)
+    return ir.Binary(line, "==", copy(right.expr), least, type=BOOL), OverflowError
 
 
 def _complex(line: int, op: str, a: Cplx, b: Cplx, kind: Complex) -> Num | Cplx | None:

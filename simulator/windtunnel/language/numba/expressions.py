@@ -265,6 +265,8 @@ class ExpressionReader(IterationReader):
             a, b = self.held(a), self.held(b)
         if op in rules.COMPARISONS and {a.type, b.type} & {I64, U64}:
             a, b = self.held(a), self.held(b)
+        if op in ("/", "**"):
+            b = self._that_may_raise(node, op, a, b)
         made = arithmetic.binary(line, op, a, b)
         if made is None:
             self.refuse(node, f"{op} of {rules.name_of(a.type)} and {rules.name_of(b.type)}", None)
@@ -274,13 +276,32 @@ class ExpressionReader(IterationReader):
         """Return a divisor, after a check that it is not 0: with ``debug=True`` Numba raises ZeroDivisionError."""
         line: int = node.lineno  # type: ignore[attr-defined]
         held = Num(self.hold(divisor.expr), divisor.unit)
+        zero = literal(line, 0.0 if held.type.kind == "float" else 0, held.type)
+        is_zero = ir.Binary(line, "==", copy(held.expr), zero, type=BOOL)
+        self._raises_if(node, is_zero, ZeroDivisionError, "division by zero")
+        return Num(copy(held.expr), held.unit)
+
+    def _that_may_raise(self, node: ast.AST, op: str, left: Num | Cplx, right: Num | Cplx) -> Num | Cplx:
+        """Return the right operand of an operation, after a check that it does not raise."""
+        if arithmetic.raising(node.lineno, op, left, right) is None:  # type: ignore[attr-defined]
+            return right
+        held = self.held(right)
+        found = arithmetic.raising(node.lineno, op, left, held)  # type: ignore[attr-defined]
+        assert found is not None  # noqa: S101  the operand's type is the same
+        self._raises_if(node, *found)
+        return held
+
+    def _raises_if(self, node: ast.AST, condition: ir.Expr, kind: type[Exception], *arguments: object) -> None:
+        """Emit an error under a condition. It ends the thread; only with ``debug=True`` the launch raises it."""
+        line: int = node.lineno  # type: ignore[attr-defined]
         self.blocks.append([])
-        self.record_error(node, ZeroDivisionError, ("division by zero",))
+        if self.debug:
+            self.record_error(node, kind, arguments)
         if self.frame.depth == 0:
             self.emit(ir.Return(line))
-        zero = literal(line, 0.0 if held.type.kind == "float" else 0, held.type)
-        self.emit_if(line, ir.Binary(line, "==", copy(held.expr), zero, type=BOOL), self.blocks.pop())
-        return Num(copy(held.expr), held.unit)
+        body = self.blocks.pop()
+        if body:
+            self.emit_if(line, condition, body)
 
     def _dates(self, node: ast.AST, op: str, a: Num | Cplx, b: Num | Cplx) -> Value:
         """Return an operation on dates and durations, which are numbers of units."""

@@ -130,8 +130,8 @@ class FunctionReader(LibdeviceReader):
         if name in _TWO and len(given) == 2:
             kind = rules.of_two(name, given[0].type, given[1].type)
             base = converted(given[0].expr, kind)
-            if name == "pow" and given[1].type == I32:
-                return Num(ir.Call(line, "math.integer_power", [base, converted(given[1].expr, I64)], type=kind))
+            if name == "pow" and rules.is_power_of_i32(given[0].type, given[1].type):
+                return Num(ir.Call(line, "math.powi", [base, converted(given[1].expr, I32)], type=kind))
             return arithmetic.function(line, name, [Num(base), Num(converted(given[1].expr, kind))])
         if name in _WHOLE:  # unlike Numba on the host, floats
             if rules.is_integer(given[0].type):

@@ -399,6 +399,10 @@ class IntrinsicReader(ExpressionReader):
     def _call_half(self, node: ast.Call, name: str, given: list[Value]) -> Value:
         kind, op = HALF[name]
         numbers = [Num(converted(self.num(node, value).expr, F16)) for value in given]
+        if name == "hne":  # of a NaN and a number it is false, other than `!=`
+            a, b = (self.held(one).expr for one in numbers)  # type: ignore[union-attr]
+            sides = [ir.Binary(node.lineno, op, copy(a), copy(b), type=BOOL) for op in ("<", ">")]
+            return Num(ir.Logic(node.lineno, "or", *sides, type=BOOL))
         if kind == "binary":
             return self.binary(node, op, *numbers)
         if kind == "unary":

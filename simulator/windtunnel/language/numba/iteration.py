@@ -79,8 +79,13 @@ class IterationReader(ArrayReader):
                 if len(known) == 3 and all(isinstance(number, int) for number in known):
                     return len(range(*known))
                 a, b = self.integer(node, start), self.integer(node, stop)
-                difference = ir.Binary(a.line, "-", converted(b, I64), converted(a, I64), type=I64)
-                return ir.Binary(a.line, "max", difference, literal(a.line, 0), type=I64)
+                if step == Const(1):
+                    count = ir.Binary(a.line, "-", converted(b, I64), converted(a, I64), type=I64)
+                else:
+                    rest = ir.Binary(a.line, "-", converted(a, I64), converted(b, I64), type=I64)
+                    whole = ir.Binary(a.line, "//", rest, converted(self.integer(node, step), I64), type=I64)
+                    count = ir.Unary(a.line, "-", whole, type=I64)  # rounded up
+                return ir.Binary(a.line, "max", count, literal(a.line, 0), type=I64)
             case Generated(kind="reversed", items=(inner,)):
                 return self.length(node, inner)
             case _:

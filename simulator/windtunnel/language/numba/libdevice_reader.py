@@ -40,10 +40,7 @@ class LibdeviceReader(IntrinsicReader):
 
     def _power_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
         x, power = self._arguments_of(node, given, kind, I32)
-        if name != "powi":
-            return Num(ir.Call(node.lineno, "math.ldexp", [x, power], type=kind))
-        # Double precision holds every exponent.
-        return Num(converted(_function("pow", converted(x, F64), converted(power, F64)), kind))
+        return Num(ir.Call(node.lineno, f"math.{'powi' if name == 'powi' else 'ldexp'}", [x, power], type=kind))
 
     def _convert_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
         source, way = name.split(":")

@@ -155,9 +155,14 @@ def of_two(name: str, a: Scalar, b: Scalar) -> Scalar:
         return found
     if name in ("atan2", "hypot") and is_integer(a) and is_integer(b):
         return F64
-    if name == "pow" and (b == I32 or (a == F32 and b == U16)):
+    if name == "pow" and b in (I32, U16) and is_power_of_i32(a, b):
         return of_float(a)
     return of_float(a, b)
+
+
+def is_power_of_i32(a: Scalar, b: Scalar) -> bool:
+    """Return whether ``math.pow`` of these types is computed with an exponent of type int32."""
+    return b in (I8, I16, I32) or (a == F32 and b == U16)
 
 
 def of_ufunc(*kinds: Scalar) -> Scalar:
