@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from scipy import special
 
-from windtunnel.emulator.common import directed_rounding, special_functions
+from windtunnel.emulator.common import approximations, directed_rounding, special_functions
 from windtunnel.emulator.common.fused import fma
 from windtunnel.emulator.common.lanes import Lanes, Value
 from windtunnel.emulator.common.symbolic import AffineValue, Ramp, SymbolicValue, materialise
@@ -44,20 +44,25 @@ erfc = _elementwise(_erfc)
 expm1, log1p, cbrt = map(_elementwise, (np.expm1, np.log1p, np.cbrt))
 # Unsigned numbers are negated modulo their range. Of a number and NaN, fmin and fmax return the number, as in C.
 negative, absolute, minimum, maximum = map(_elementwise, (np.negative, np.absolute, np.fmin, np.fmax))
-power = pow = _elementwise(np.power)  # noqa: A001  the name it has in kernels
+
+
+def power(base: Value, exponent: Value) -> Any:
+    """Return a power. NumPy's shortcut for single exponents, such as the root for 0.5, has other results at infinity."""
+    a, b = materialise(base), materialise(exponent)
+    return np.power(a, np.broadcast_to(b, np.shape(a)) if np.ndim(a) and not np.ndim(b) else b)
+
+
+pow = power  # noqa: A001  the name it has in kernels
 atan2, hypot, fmod, copysign = map(_elementwise, (np.arctan2, np.hypot, np.fmod, np.copysign))
 
 globals().update(special_functions.FUNCTIONS)
 globals().update(directed_rounding.FUNCTIONS)
+globals().update(approximations.FUNCTIONS)
 
 
 rint, asinh, acosh, atanh, nextafter = map(_elementwise, (np.rint, np.arcsinh, np.arccosh, np.arctanh, np.nextafter))
 isfinite, signbit, ldexp = map(_elementwise, (np.isfinite, np.signbit, np.ldexp))
-tgamma, erfinv, erfcinv, normcdf, j0, j1, y0, y1 = map(
-    _elementwise,
-    (special.gamma, special.erfinv, special.erfcinv, special.ndtr, special.j0, special.j1,
-     special.y0, special.y1),
-)  # fmt: skip
+tgamma, erfinv, erfcinv, normcdf = map(_elementwise, (special.gamma, special.erfinv, special.erfcinv, special.ndtr))
 
 
 def logical_not(value: Value) -> Any:
@@ -305,15 +310,29 @@ def rcbrt(value: Value) -> Any:
 
 
 def logb(value: Value) -> Any:
-    """Return the exponent of a number."""
-    value = materialise(value)
-    return np.floor(np.log2(np.abs(value)))
+    """Return the exponent of a number; of zero minus infinity, and the size of what is not finite."""
+    value = np.asarray(materialise(value))
+    found = np.where(np.isfinite(value), (np.frexp(value)[1] - 1).astype(value.dtype), np.abs(value))
+    return np.where(value == 0, value.dtype.type(-np.inf), found)[()]
 
 
 def fdim(a: Value, b: Value) -> Any:
-    """Return the positive difference."""
+    """Return the positive difference: 0 if the first number is not the larger one, be they infinite."""
     a, b = materialise(a), materialise(b)
-    return np.maximum(a - b, a.dtype.type(0))
+    return np.where(a <= b, a.dtype.type(0), a - b)[()]
+
+
+def _bessel(function: Any, *, even: bool, of_negative: bool) -> Any:
+    def with_limits(value: Value) -> Any:
+        value = np.asarray(materialise(value))
+        limit = np.copysign(value.dtype.type(0), 1 if even else value)
+        return np.where(np.isinf(value) & (of_negative | (value > 0)), limit, function(value))[()]
+
+    return with_limits
+
+
+j0, j1 = (_bessel(function, even=function is special.j0, of_negative=True) for function in (special.j0, special.j1))
+y0, y1 = (_bessel(function, even=True, of_negative=False) for function in (special.y0, special.y1))
 
 
 def isnormal(value: Value) -> Any:
@@ -462,19 +481,24 @@ def shuffle_index(lanes: Lanes, mask: Value, value: Value, source: Value) -> Any
     return _from_lane(lanes, mask, value, index % lanes.chunk.warp)
 
 
+def _below_warp(lanes: Lanes, number: Value) -> np.ndarray:
+    """Return the bits of a number that the instruction uses: those of a lane (PTX ISA, ``shfl.sync``)."""
+    return np.asarray(materialise(number)) & (lanes.chunk.warp - 1)
+
+
 def shuffle_up(lanes: Lanes, mask: Value, value: Value, distance: Value) -> Any:
     """Return the value of the thread ``distance`` lanes below."""
-    return _from_lane(lanes, mask, value, lane(lanes) - np.asarray(materialise(distance)))
+    return _from_lane(lanes, mask, value, lane(lanes) - _below_warp(lanes, distance))
 
 
 def shuffle_down(lanes: Lanes, mask: Value, value: Value, distance: Value) -> Any:
     """Return the value of the thread ``distance`` lanes above."""
-    return _from_lane(lanes, mask, value, lane(lanes) + np.asarray(materialise(distance)))
+    return _from_lane(lanes, mask, value, lane(lanes) + _below_warp(lanes, distance))
 
 
 def shuffle_xor(lanes: Lanes, mask: Value, value: Value, pattern: Value) -> Any:
     """Return the value of the thread whose lane number is this one's, exclusive or ``pattern``."""
-    return _from_lane(lanes, mask, value, lane(lanes) ^ np.asarray(materialise(pattern)))
+    return _from_lane(lanes, mask, value, lane(lanes) ^ _below_warp(lanes, pattern))
 
 
 def vote_any(lanes: Lanes, mask: Value, predicate: Value) -> Any:

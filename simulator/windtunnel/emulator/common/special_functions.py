@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from windtunnel.emulator.common.fused import fma
 from windtunnel.emulator.common.lanes import Value, convert
 from windtunnel.emulator.common.symbolic import materialise
 
@@ -20,7 +21,7 @@ def _elementwise(ufunc: Any) -> Any:
 
 acosh, asinh, atanh, rint = map(_elementwise, (np.arccosh, np.arcsinh, np.arctanh, np.rint))
 gamma, isfinite, signbit, sign = map(_elementwise, (special.gamma, np.isfinite, np.signbit, np.sign))
-degrees, radians, nextafter, gcd = map(_elementwise, (np.degrees, np.radians, np.nextafter, np.gcd))
+nextafter, gcd = map(_elementwise, (np.nextafter, np.gcd))
 logaddexp, logaddexp2 = map(_elementwise, (np.logaddexp, np.logaddexp2))
 
 
@@ -95,6 +96,18 @@ def rcp(value: Value) -> Any:
     """Return the reciprocal."""
     value = materialise(value)
     return value.dtype.type(1) / value
+
+
+def degrees(value: Value) -> Any:
+    """Return an angle in degrees, by one product in its own type."""
+    value = materialise(value)
+    return value * value.dtype.type(180 / np.pi)
+
+
+def radians(value: Value) -> Any:
+    """Return an angle in radians, by one product in its own type."""
+    value = materialise(value)
+    return value * value.dtype.type(np.pi / 180)
 
 
 _LARGEST_EXPONENT = np.uint64(0x10000)
@@ -246,17 +259,30 @@ def _quotient(a_re: Value, a_im: Value, b_re: Value, b_im: Value) -> np.ndarray:
     with np.errstate(all="ignore"):
         by_real = np.abs(br) >= np.abs(bi)
         ratio = np.where(by_real, bi / br, br / bi)
-        below = np.where(by_real, br + bi * ratio, br * ratio + bi)
-        real = np.where(by_real, ar + ai * ratio, ar * ratio + ai) / below
-        imaginary = np.where(by_real, ai - ar * ratio, ai * ratio - ar) / below
+        below = np.where(by_real, fma(bi, ratio, br), fma(br, ratio, bi))
+        real = np.where(by_real, fma(ai, ratio, ar), fma(ar, ratio, ai)) / below
+        imaginary = np.where(by_real, fma(-ar, ratio, ai), fma(ai, ratio, -ar)) / below
     return _joined(real.astype(ar.dtype), imaginary.astype(ar.dtype))
 
 
 def _power(a_re: Value, a_im: Value, b_re: Value, b_im: Value) -> np.ndarray:
-    a, b = _joined(a_re, a_im), _joined(b_re, b_im)
-    # Numba squares where the exponent is 2.
-    made: np.ndarray = np.where(b == 2, a * a, np.power(a, b)).astype(a.dtype)
-    return made
+    """Return a power of complex numbers by size and angle, as CPython and Numba compute it.
+
+    As there, the power of a base and an exponent without real parts is 0, unless the exponent is 0.
+    """
+    given = [np.asarray(materialise(v)) for v in (a_re, a_im, b_re, b_im)]
+    ar, ai, br, bi = np.broadcast_arrays(*given)
+    with np.errstate(all="ignore"):
+        base, angle = np.hypot(ar, ai), np.arctan2(ai, ar)
+        size = np.where(bi != 0, np.power(base, br) / np.exp(angle * bi), np.power(base, br))
+        phase = np.where(bi != 0, fma(bi, np.log(base), angle * br), angle * br)
+        cosine, sine = np.cos(phase), np.sin(phase)
+        cosine = cosine + sine * 0
+        real, imaginary = fma(size, cosine, -(sine * 0)), fma(cosine * 0, np.ones_like(size), size * sine)
+    is_one = (br == 0) & (bi == 0)
+    is_zero = (ar == 0) & (br == 0)
+    real, imaginary = np.where(is_one, 1, np.where(is_zero, 0, real)), np.where(is_one | is_zero, 0, imaginary)
+    return _joined(real.astype(ar.dtype), imaginary.astype(ar.dtype))
 
 
 def divide_re(*parts: Value) -> Any:
@@ -294,10 +320,60 @@ def _exp(value: np.ndarray) -> np.ndarray:
     return made
 
 
+def _turned(function: Any, sign: float) -> Any:
+    """Return a trigonometric function of complex numbers, which is the hyperbolic one of them times i."""
+
+    def turned(value: np.ndarray) -> np.ndarray:
+        found = function(_joined(-value.imag, value.real))
+        return _joined(found.real, found.imag) if sign == 0 else _joined(found.imag, -found.real)
+
+    return turned
+
+
+def _cosh(value: np.ndarray) -> np.ndarray:
+    x, y = value.real, value.imag
+    cosine, sine = np.cos(y), np.sin(y)
+    real = np.where(np.isnan(y) | (y == 0), np.abs(x), np.copysign(x, cosine))
+    imaginary = np.where(np.isnan(y) | (y == 0), y, np.copysign(x, sine)) * np.where(x < 0, -1, 1).astype(x.dtype)
+    far = np.isinf(x)
+    return _joined(np.where(far, real, cosine * np.cosh(x)), np.where(far, imaginary, sine * np.sinh(x)))
+
+
+def _sinh(value: np.ndarray) -> np.ndarray:
+    x, y = value.real, value.imag
+    cosine, sine = np.cos(y), np.sin(y)
+    real = np.where(np.isnan(y), x, np.where(cosine != 0, cosine * x, cosine))
+    imaginary = np.where(np.isnan(y), y, np.where(sine != 0, sine * np.abs(x), sine))
+    far = np.isinf(x)
+    return _joined(np.where(far, real, cosine * np.sinh(x)), np.where(far, imaginary, sine * np.cosh(x)))
+
+
+def _tanh(value: np.ndarray) -> np.ndarray:
+    x, y = value.real, value.imag
+    one = x.dtype.type(1)
+    tx, ty, cx = np.tanh(x), np.tan(y), one / np.cosh(x)
+    below = fma(tx * ty, tx * ty, np.ones_like(x))
+    real, imaginary = tx * fma(ty, ty, np.ones_like(x)) / below, ty / below * cx * cx
+    at_end = np.where(np.isinf(y), 0, np.copysign(x.dtype.type(0), np.sin(2 * y)))
+    far = np.isinf(x)
+    return _joined(np.where(far, np.copysign(one, x), real).astype(x.dtype),
+                   np.where(far, at_end, imaginary).astype(x.dtype))  # fmt: skip
+
+
+def _log(value: np.ndarray) -> np.ndarray:
+    return _joined(np.log(np.hypot(value.real, value.imag)), np.arctan2(value.imag, value.real))
+
+
+def _log10(value: np.ndarray) -> np.ndarray:
+    found = _log(value)
+    scale = value.real.dtype.type(np.log(10.0))
+    return _joined(found.real / scale, found.imag / scale)
+
+
 COMPLEX = {
-    "exp": _exp, "log": np.log, "log10": np.log10, "log2": np.log2, "sqrt": np.sqrt, "sin": np.sin,
-    "cos": np.cos, "tan": np.tan,
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
+    "exp": _exp, "log": _log, "log10": _log10, "log2": np.log2, "sqrt": np.sqrt, "sin": _turned(_sinh, -1),
+    "cos": _turned(_cosh, 0), "tan": _turned(_tanh, -1),
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": _sinh, "cosh": _cosh, "tanh": _tanh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
 }  # fmt: skip
 """Functions of complex numbers, emitted as ``m.exp_re`` and ``m.exp_im``."""
@@ -306,5 +382,5 @@ FUNCTIONS = {
     **{f"{name}_{part}": _complex(ufunc, part) for name, ufunc in COMPLEX.items() for part in ("re", "im")},
 }
 """All functions by the names that the emitted code uses."""
-for _name in ("Any", "Value", "convert", "materialise"):
+for _name in ("Any", "Value", "convert", "fma", "materialise"):
     FUNCTIONS.pop(_name, None)

@@ -16,7 +16,7 @@ from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, U
 
 _OF_HALVES = (
     "fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "floor", "ceil", "trunc", "rcp",
-    "rint", "isnan", "isinf", "fma",
+    "rint", "isnan", "isinf", "fma", "tanh",
 )  # fmt: skip
 """The functions that are computed in float16; others, such as `rsqrt`, are computed in float32 and rounded."""
 
@@ -79,10 +79,31 @@ def binary(line: int, op: str, left: Num | Cplx, right: Num | Cplx) -> Num | Cpl
     if op == "**":
         return Num(_power(line, left, right, kind))
     if op in ("//", "%") and kind.kind == "float":
-        stem = "float" if left.type.kind in ("int", "float") else "unsigned"
+        is_unsigned = left.type.kind not in ("int", "float") and not isinstance(left.expr, ir.Literal)
+        stem = "unsigned" if is_unsigned else "float"
         name = f"math.{stem}_floor_divide" if op == "//" else f"math.{stem}_modulo"
         return Num(ir.Call(line, name, [converted(left.expr, kind), converted(right.expr, kind)], type=kind))
     return Num(ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=kind))
+
+
+def contracted(e: ir.Expr) -> ir.Expr:
+    """Return a sum or a difference of floats with one product in it computed by the same operation, rounded once.
+
+    NVVM contracts so unless it is told not to. Of two products it takes the right one of a sum and the left one of a
+    difference (seen in complex products on an NVIDIA H200).
+    """
+    if not isinstance(e, ir.Binary) or e.op not in ("+", "-") or e.type not in (F32, F64):
+        return e
+    products = [isinstance(side, ir.Binary) and side.op == "*" for side in (e.left, e.right)]
+    if products[1] and not (products[0] and e.op == "-"):
+        assert isinstance(e.right, ir.Binary)  # noqa: S101  it is a product
+        first = e.right.left if e.op == "+" else ir.Unary(e.line, "-", e.right.left, type=e.type)
+        return ir.Call(e.line, "fma", [first, e.right.right, e.left], type=e.type)
+    if products[0]:
+        assert isinstance(e.left, ir.Binary)  # noqa: S101  it is a product
+        addend = e.right if e.op == "+" else ir.Unary(e.line, "-", e.right, type=e.type)
+        return ir.Call(e.line, "fma", [e.left.left, e.left.right, addend], type=e.type)
+    return e
 
 
 def _comparison(line: int, op: str, left: Num, right: Num, kind: Scalar) -> ir.Expr:
@@ -135,7 +156,8 @@ def _complex(line: int, op: str, a: Cplx, b: Cplx, kind: Complex) -> Num | Cplx 
         return Cplx(_op(op, ar, br), _op(op, ai, bi), kind)
     if op == "*":
         real = _op("-", _op("*", ar, br), _op("*", ai, bi))
-        return Cplx(real, _op("+", _op("*", again(ar), again(bi)), _op("*", again(ai), again(br))), kind)
+        imaginary = _op("+", _op("*", again(ar), again(bi)), _op("*", again(ai), again(br)))
+        return Cplx(contracted(real), contracted(imaginary), kind)
     if op in ("==", "!="):
         sides = [_op(op, ar, br, BOOL), _op(op, ai, bi, BOOL)]
         return Num(ir.Logic(line, "and" if op == "==" else "or", *sides, type=BOOL))

@@ -35,7 +35,7 @@ from windtunnel.language.numba.values import (
     memory_of,
 )
 from windtunnel.language.source import UNKNOWN
-from windtunnel.language.types import BOOL, I32, I64, U64
+from windtunnel.language.types import BOOL, F32, I32, I64, U64
 from windtunnel.language.words import words_of
 
 _OPERATORS: Mapping[type[ast.operator], str] = {
@@ -268,9 +268,14 @@ class ExpressionReader(IterationReader):
         if op in ("/", "**"):
             b = self._that_may_raise(node, op, a, b)
         made = arithmetic.binary(line, op, a, b)
+        if op == "/" and self.fastmath and isinstance(made, Num) and made.type == F32:
+            assert isinstance(made.expr, ir.Binary)  # noqa: S101  a quotient of numbers
+            made = Num(ir.Call(line, "math.fast_divide", [made.expr.left, made.expr.right], type=F32))
         if made is None:
             self.refuse(node, f"{op} of {rules.name_of(a.type)} and {rules.name_of(b.type)}", None)
-        return self.held(made) if isinstance(made, Cplx) else made
+        if isinstance(made, Cplx):
+            return self.held(made)
+        return made if self.debug else Num(arithmetic.contracted(made.expr), made.unit)
 
     def _checked_divisor(self, node: ast.AST, divisor: Num) -> Num:
         """Return a divisor, after a check that it is not 0: with ``debug=True`` Numba raises ZeroDivisionError."""

@@ -14,6 +14,7 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
+from windtunnel.language.numba.libdevice import FAST
 from windtunnel.language.numba.libdevice_reader import LibdeviceReader
 from windtunnel.language.numba.values import Const, Cplx, Num, Tup, Value, View, literal
 from windtunnel.language.types import BF16, BOOL, F32, F64, I32, I64
@@ -118,6 +119,9 @@ class FunctionReader(LibdeviceReader):
     # Long: one case for each family of functions, each a line or two.
     def _real_function(self, node: ast.Call, name: str, given: list[Num], from_numpy: bool) -> Value | None:
         line = node.lineno
+        if self.fastmath and name in FAST and given[0].type == F32 and rules.of_float(*(v.type for v in given)) == F32:
+            fast = arithmetic.function(line, f"fast_{name}", [Num(converted(value.expr, F32)) for value in given])
+            return Num(ir.Call(line, "math.flush", [fast.expr], type=F32))
         if from_numpy:
             special = self._numpy_function(node, name, given)
             if special is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 from windtunnel.language import ir
@@ -79,7 +79,7 @@ class LibdeviceReader(IntrinsicReader):
 
     def _pair_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
         row = [self.hold(one) for one in self._arguments_of(node, given, *[kind] * (2 if name == "remquo" else 1))]
-        ops = {"sincos": ("sin", "cos"), "sincospi": ("sinpi", "cospi")}.get(name, (f"{name}_0", f"{name}_1"))
+        ops = _SINE_AND_COSINE.get(name, (f"{name}_0", f"{name}_1"))
         kinds = (kind, I32 if name in ("frexp", "remquo") else kind)
         parts = [
             ir.Call(node.lineno, f"math.{one}", [copy(x) for x in row], type=of)
@@ -117,7 +117,13 @@ class LibdeviceReader(IntrinsicReader):
 
     def _bits_of_libdevice(self, node: ast.Call, source: str, kind: Scalar, given: list[Value]) -> Value:
         # Halves are single precision to Numba, and only their bits are 16.
-        made = _bits_as(self._arguments_of(node, given, SCALARS[source])[0], kind)
+        x = self._arguments_of(node, given, SCALARS[source])[0]
+        if source == "f16":  # the conversion of NaN sets all bits but the sign
+            x = self.hold(x)
+            is_nan = ir.Call(node.lineno, "math.isnan", [copy(x)], type=BOOL)
+            nan = literal(node.lineno, 0x7FFF, kind)
+            return Num(ir.Select(node.lineno, is_nan, nan, _bits_as(copy(x), kind), type=kind))
+        made = _bits_as(x, kind)
         return Num(converted(made, F32) if kind == F16 else made)
 
     def _halves_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
@@ -168,6 +174,11 @@ class LibdeviceReader(IntrinsicReader):
             most, least = binary("max", a, b), binary("min", copy(a), copy(b))
             made = binary("+", binary("-", most, least), row[2])
         return Num(_signed(made))
+
+
+_SINE_AND_COSINE: Mapping[str, tuple[str, str]] = {
+    "sincos": ("sin", "cos"), "sincospi": ("sinpi", "cospi"), "fast_sincos": ("fast_sin", "fast_cos"),
+}  # fmt: skip
 
 
 def _function(name: str, *given: ir.Expr) -> ir.Expr:
