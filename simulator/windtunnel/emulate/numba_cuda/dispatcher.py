@@ -22,7 +22,6 @@ from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda import launchconfig
 from windtunnel.emulate.numba_cuda.cudadrv import devices
-from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
 from windtunnel.emulate.numba_cuda.launcher import Compiled, Launch
 from windtunnel.emulate.numba_cuda.types import argument_of, type_of
@@ -187,8 +186,12 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
         stream, sharedmem = configuration.stream, configuration.sharedmem
         if self.targetoptions.get("device"):
             raise RuntimeError("Cannot compile a device function as a kernel")
-        if any(side < 1 for side in blockdim):
-            raise ValueError(f"LaunchConfig.block values must be >= 1 (got {blockdim})")
+        for side, values in (("grid", griddim), ("block", blockdim)):
+            if any(value < 1 for value in values):
+                raise ValueError(f"LaunchConfig.{side} values must be >= 1 (got {values})")
+        if stream and not any(hasattr(stream, name) for name in ("raw", "handle", "__cuda_stream__")):
+            kind = type(stream).__name__
+            raise TypeError(f"Expected a Stream object, ExperimentalStream, GraphBuilder, or 0, got {kind}")
         _check_count(self.py_func, len(args))
         launch = Launch(stream)
         retr: list[Any] = []
@@ -204,8 +207,6 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
             compiled = self._for_values(values)
         for callback in getattr(configuration, "pre_launch_callbacks", ()):
             callback(compiled, configuration)
-        if any(side < 1 for side in griddim):
-            raise CudaAPIError(1, "Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE")
         launch.run(compiled, griddim, blockdim, values, int(sharedmem))
 
     def _for_values(self, values: tuple[Any, ...]) -> Compiled:

@@ -163,6 +163,7 @@ class Launch:
             if config.CUDA_WARN_ON_IMPLICIT_COPY and isinstance(value, np.ndarray):
                 warn(NumbaPerformanceWarning("Host array used in CUDA kernel will incur copy overhead to/from device."))
             made, _ = auto_device(value, self.stream, copy=copies_in)
+            made.mutable = isinstance(value, np.void) or bool(value.flags.writeable)
             if copies_out:
                 self.after.append(lambda: _back(made, value, self.stream))
             return made

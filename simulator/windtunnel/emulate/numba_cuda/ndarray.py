@@ -29,6 +29,8 @@ class DeviceNDArray(DeviceArray):
 
     __cuda_memory__ = True
     __cuda_ndarray__ = True
+    mutable = True
+    """Whether kernels may write to it; a copy of a host array that is read-only is not."""
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class DeviceNDArray(DeviceArray):
         if not broadcast:
             layout = "C" if self.is_c_contiguous() else "F" if self.is_f_contiguous() else "A"
         array: Any = types.Array
-        return array(type_of_dtype(self.dtype), self.ndim, layout)
+        return array(type_of_dtype(self.dtype), self.ndim, layout, readonly=not self.mutable)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -47,7 +47,7 @@ negative, absolute, minimum, maximum = map(_elementwise, (np.negative, np.absolu
 
 
 def power(base: Value, exponent: Value) -> Any:
-    """Return a power. NumPy's shortcut for single exponents, such as the root for 0.5, has other results at infinity."""
+    """Return a power. NumPy computes a single exponent of 0.5 as a root, which has other results at infinity."""
     a, b = materialise(base), materialise(exponent)
     return np.power(a, np.broadcast_to(b, np.shape(a)) if np.ndim(a) and not np.ndim(b) else b)
 

@@ -53,6 +53,17 @@ class CudaAPIError(CudaDriverError):
         return f"[{self.code}] {self.msg}"
 
 
+class CUDAError(CudaAPIError):
+    """A launch failed. numba-cuda launches by ``cuda.core``, whose class it is there, with a message of its own."""
+
+    def __str__(self) -> str:
+        return self.msg
+
+
+_INVALID = (
+    "CUDA_ERROR_INVALID_VALUE: This indicates that one or more of the parameters passed to the API call is not within"
+    " an acceptable range of values."
+)
 _FUNCTIONS = {
     "allocate": "cuMemAlloc", "copy in": "cuMemcpyHtoD", "copy out": "cuMemcpyDtoH", "copy within": "cuMemcpyDtoD",
     "launch": "cuLaunchKernel", "synchronize": "cuCtxSynchronize",
@@ -63,6 +74,8 @@ _FUNCTIONS = {
 def _presented(operation: str, runtime: ApiCode, driver: ApiCode) -> api_errors.Presented:
     del runtime
     number = api_errors.Number(driver)
+    if operation == "launch" and driver.name == "CUDA_ERROR_INVALID_VALUE":
+        return api_errors.Presented(CUDAError, _INVALID, {"code": number, "msg": _INVALID})
     message = f"Call to {_FUNCTIONS.get(operation, operation)} results in {driver.name}"
     return api_errors.Presented(CudaAPIError, f"[{number}] {message}", {"code": number, "msg": message})
 
