@@ -49,7 +49,7 @@ negative, absolute, minimum, maximum = map(_elementwise, (np.negative, np.absolu
 def power(base: Value, exponent: Value) -> Any:
     """Return a power. NumPy computes a single exponent of 0.5 as a root, which has other results at infinity."""
     a, b = materialise(base), materialise(exponent)
-    return np.power(a, np.broadcast_to(b, np.shape(a)) if np.ndim(a) and not np.ndim(b) else b)
+    return np.power(a, np.full(np.shape(a), b) if np.ndim(a) and not np.ndim(b) and b == 0.5 else b)
 
 
 pow = power  # noqa: A001  the name it has in kernels

@@ -320,16 +320,6 @@ def _exp(value: np.ndarray) -> np.ndarray:
     return made
 
 
-def _turned(function: Any, sign: float) -> Any:
-    """Return a trigonometric function of complex numbers, which is the hyperbolic one of them times i."""
-
-    def turned(value: np.ndarray) -> np.ndarray:
-        found = function(_joined(-value.imag, value.real))
-        return _joined(found.real, found.imag) if sign == 0 else _joined(found.imag, -found.real)
-
-    return turned
-
-
 def _cosh(value: np.ndarray) -> np.ndarray:
     x, y = value.real, value.imag
     cosine, sine = np.cos(y), np.sin(y)
@@ -348,16 +338,34 @@ def _sinh(value: np.ndarray) -> np.ndarray:
     return _joined(np.where(far, real, cosine * np.sinh(x)), np.where(far, imaginary, sine * np.cosh(x)))
 
 
+def _one_more_than_square(x: np.ndarray) -> np.ndarray:
+    """Return the square plus 1: of float64 rounded once, and of float32 the rounded square plus 1 in float64."""
+    return np.asarray(fma(x, x, np.ones_like(x))) if x.dtype == np.float64 else 1.0 + (x * x).astype(np.float64)
+
+
 def _tanh(value: np.ndarray) -> np.ndarray:
+    """Return the hyperbolic tangent. Of complex64, Numba computes the quotients in float64."""
     x, y = value.real, value.imag
-    one = x.dtype.type(1)
-    tx, ty, cx = np.tanh(x), np.tan(y), one / np.cosh(x)
-    below = fma(tx * ty, tx * ty, np.ones_like(x))
-    real, imaginary = tx * fma(ty, ty, np.ones_like(x)) / below, ty / below * cx * cx
-    at_end = np.where(np.isinf(y), 0, np.copysign(x.dtype.type(0), np.sin(2 * y)))
+    tx, ty, cx = np.tanh(x), np.tan(y), 1.0 / np.cosh(x).astype(np.float64)
+    below = _one_more_than_square(tx * ty)
+    real, imaginary = tx * _one_more_than_square(ty) / below, ty.astype(np.float64) / below * cx * cx
+    at_end = np.where(np.isinf(y), 0.0, np.copysign(0.0, np.sin(2 * y)))
     far = np.isinf(x)
-    return _joined(np.where(far, np.copysign(one, x), real).astype(x.dtype),
-                   np.where(far, at_end, imaginary).astype(x.dtype))  # fmt: skip
+    return _joined(np.where(far, np.copysign(1.0, x), real), np.where(far, at_end, imaginary))
+
+
+def _cos(value: np.ndarray) -> np.ndarray:
+    return _cosh(_joined(-value.imag, value.real))
+
+
+def _sin(value: np.ndarray) -> np.ndarray:
+    found = _sinh(_joined(-value.imag, value.real))
+    return _joined(found.imag, -found.real)
+
+
+def _tan(value: np.ndarray) -> np.ndarray:
+    found = _tanh(_joined(-value.imag, value.real)).astype(value.dtype)
+    return _joined(found.imag, -found.real)
 
 
 def _log(value: np.ndarray) -> np.ndarray:
@@ -365,16 +373,36 @@ def _log(value: np.ndarray) -> np.ndarray:
 
 
 def _log10(value: np.ndarray) -> np.ndarray:
-    found = _log(value)
-    scale = value.real.dtype.type(np.log(10.0))
-    return _joined(found.real / scale, found.imag / scale)
+    """Return the logarithm to the base 10. Of complex64, Numba divides in float64."""
+    found = _log(value).astype(np.complex128)
+    return _joined(found.real / np.log(10.0), found.imag / np.log(10.0))
+
+
+def _asinh(value: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.arcsinh(value)
+    return _joined(
+        found.real,
+        np.where(np.isnan(value.real) & np.isfinite(value.imag), np.nan, found.imag).astype(value.real.dtype),
+    )
+
+
+def _atanh(value: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.arctanh(value)
+    quarter = np.copysign(np.pi / 2, value.imag)
+    return _joined(found.real, np.where(np.isnan(value.real), quarter, found.imag).astype(value.real.dtype))
+
+
+def _atan(value: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.arctan(value)
+    imaginary = np.where(np.isnan(value.real) & np.isfinite(value.imag), np.nan, found.imag)
+    return _joined(found.real, imaginary.astype(value.real.dtype))
 
 
 COMPLEX = {
-    "exp": _exp, "log": _log, "log10": _log10, "log2": np.log2, "sqrt": np.sqrt, "sin": _turned(_sinh, -1),
-    "cos": _turned(_cosh, 0), "tan": _turned(_tanh, -1),
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": _sinh, "cosh": _cosh, "tanh": _tanh,
-    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "exp": _exp, "log": _log, "log10": _log10, "log2": np.log2, "sqrt": np.sqrt, "sin": _sin,
+    "cos": _cos, "tan": _tan,
+    "asin": np.arcsin, "acos": np.arccos, "atan": _atan, "sinh": _sinh, "cosh": _cosh, "tanh": _tanh,
+    "asinh": _asinh, "acosh": np.arccosh, "atanh": _atanh,
 }  # fmt: skip
 """Functions of complex numbers, emitted as ``m.exp_re`` and ``m.exp_im``."""
 FUNCTIONS = {

@@ -22,7 +22,7 @@ _OF_HALVES = (
 
 
 def converted(e: ir.Expr, to: Scalar) -> ir.Expr:
-    """Return an expression converted to a type, as C converts."""
+    """Return an expression converted to a type, as C converts; halves to integers as numba-cuda does."""
     if e.type == to:
         return e
     if isinstance(e, ir.Literal):
@@ -35,6 +35,8 @@ def converted(e: ir.Expr, to: Scalar) -> ir.Expr:
             return literal(e.line, bits - (2**to.bits if to.kind == "int" and bits >> (to.bits - 1) else 0), to)
     if isinstance(e, ir.Convert) and e.operand.type == BOOL and to == BOOL:
         return e.operand
+    if e.type == F16 and to.kind in ("int", "uint"):  # numba-cuda rounds halves to the nearest integer
+        e = ir.Call(e.line, "math.rint", [e], type=F16)
     return ir.Convert(e.line, to, e, type=to)
 
 
@@ -110,7 +112,7 @@ def _comparison(line: int, op: str, left: Num, right: Num, kind: Scalar) -> ir.E
     if {left.type.kind, right.type.kind} == {"int", "uint"} and U64 in (left.type, right.type):
         kind = F64  # the only type that Numba finds for both, although it does not hold all their values
     if {left.type, right.type} == {BOOL, U64}:
-        kind = I64
+        kind = U64
     if left.type == right.type:
         kind = left.type
     return ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=BOOL)

@@ -275,9 +275,13 @@ class FunctionReader(LibdeviceReader):
             return self.binary(node, "/", *quotient)
         if name == "rect":
             return self._rect(node, given)
+        if name == "acosh":  # computed with constants of float64
+            kind = rules.C128
         value = self.held(number(given[0], kind))
         assert isinstance(value, Cplx)  # noqa: S101  it was converted to complex
         re, im = value.re, value.im
+        if name in ("log10", "tanh"):
+            kind = rules.C128
         if name in ("phase", "angle"):
             return Num(ir.Call(line, "math.atan2", [copy(im), copy(re)], type=kind.part))
         if name == "polar":

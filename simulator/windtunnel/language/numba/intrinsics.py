@@ -325,6 +325,8 @@ class IntrinsicReader(ExpressionReader):
         everyone = ir.Warp(line, "vote.ballot", [copy(mask), literal(line, True, BOOL)], type=U32)
         there = self.hold_always(everyone, "lanes")
         made = self.num(node, given[1])
+        if made.type.kind == "float":  # the bits are compared
+            made = Num(as_type(made.expr, arithmetic.UNSIGNED[made.type.bits]))
         value = self.hold(made.expr)
         same = self.variable("same", U32)
         self.emit(ir.Assign(line, same, literal(line, 0, U32)))
