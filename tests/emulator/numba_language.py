@@ -1,6 +1,7 @@
 """Kernels of Numba CUDA that `test_numba_language` runs in a process of its own, in which ``numba.cuda`` is emulated."""
 
 import io
+import linecache
 import math
 import multiprocessing
 import pickle
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numba import cuda, types
-from numba.cuda import bf16, float32, float64, int32, vectorize
+from numba.cuda import bf16, float32, float64, int32, libdevice, vectorize
 from numba.cuda.core import errors
 from numba.cuda.extending import overload
 from numba.cuda.np import numpy_support
@@ -829,6 +830,71 @@ def program_interface() -> None:
         assert "2.5" in str(error)
     else:
         raise AssertionError("a float was passed for an integer")
+
+
+# Measured on an NVIDIA H200 with numba-cuda 0.30.4 (reports/validation/h200-sxm-141gb/2026-11-26/numba).
+MEASURED = (
+    ("int32(f)", {"f": np.inf}, 2147483647), ("int64(f)", {"f": np.nan}, -(2**63)), ("uint32(f)", {"f": -2.5}, 0),
+    ("uint16(f)", {"f": np.nan}, 32768), ("int32(float16(f))", {"f": 3.7}, 4), ("int64(float16(f))", {"f": -2.5}, -2),
+    ("f // g", {"f": 0.0, "g": np.inf}, np.nan), ("f % g", {"f": np.finfo(float).max, "g": 7.0}, -9.9792015476736e291),
+    ("uint8(n) % 0.1", {"n": 1}, -5.551115123125783e-17), ("uint8(n) // 0.1", {"n": 1}, 10.0),
+    ("n ** m", {"n": 0, "m": -1}, -(2**63)), ("(-3) ** n", {"n": 64}, 8733086111712066817),
+    ("n ** m", {"n": 2, "m": 2**31 - 1}, 2**63 - 1), ("f ** 0.5", {"f": -np.inf}, np.inf),
+    ("math.pow(f, int16(n))", {"f": 3.7, "n": 64}, 2.316916275270901e36),
+    ("round(f, 0)", {"f": np.finfo(float).max}, 9.223372036854776e18), ("round(n, 1)", {"n": 2**63 - 1}, 9.223372036854776e17),
+    ("math.degrees(float32(f))", {"f": 1.0}, 57.295780181884766), ("len(range(n, 3, m))", {"n": 12, "m": -2}, 5),
+    ("f * f + f", {"f": -0.9291141325165878}, -0.06586106127453632),
+    ("bool(n) < uint64(m)", {"n": 0, "m": -1}, True), ("cuda.fp16.hne(float16(f), float16(g))", {"f": 0, "g": np.nan}, False),
+    ("libdevice.j0(f)", {"f": np.inf}, 0.0), ("libdevice.fdim(f, g)", {"f": np.inf, "g": np.inf}, 0.0),
+    ("libdevice.ilogb(f)", {"f": np.finfo(float).max}, 1023), ("libdevice.float2half_rn(f)", {"f": np.nan}, 0x7FFF),
+    ("libdevice.fast_sinf(f)", {"f": 3.0891917e10}, 0.0), ("libdevice.fast_exp10f(f)", {"f": -7.5}, 3.1622807483699944e-08),
+    ("libdevice.fast_powf(f, g)", {"f": 0.0, "g": 0.0}, np.nan),
+    ("(complex(f, g) / complex(f, g)).imag", {"f": 2.0, "g": -3.0}, 2.5620531337503614e-17),
+    ("abs(complex(f, f) ** complex(f, g))", {"f": 0.0, "g": 1.0}, 0.0),
+    # What Numba computes in Python raises there, and ends the thread before it assigns.
+    ("(complex(f, f) / complex(f, f)).real", {"f": 0.0}, -1.0), ("n ** m", {"n": 1, "m": -(2**63)}, -1.0),
+)  # fmt: skip
+
+
+def program_values_of_an_h200() -> None:
+    calls = "\n".join(
+        f"@cuda.jit\ndef k{at}(f, g, n, m, out):\n    out[0] = {text}\n" for at, (text, _, _) in enumerate(MEASURED)
+    )
+    names: dict[str, Any] = {"cuda": cuda, "math": math, "libdevice": libdevice, "float16": np.float16}
+    names |= {
+        kind: getattr(types, kind)
+        for kind in ("float32", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    }
+    linecache.cache["<measured>"] = (len(calls), None, calls.splitlines(True), "<measured>")
+    exec(compile(calls, "<measured>", "exec"), names)
+    for at, (text, given, wanted) in enumerate(MEASURED):
+        out = np.full(1, -1, np.int64 if isinstance(wanted, int) and wanted is not True else np.float64)
+        row = {"f": 0.0, "g": 0.0, "n": 0, "m": 0} | given
+        names[f"k{at}"][1, 1](float(row["f"]), float(row["g"]), row["n"], row["m"], out)
+        assert np.array_equal(out, np.array([wanted], out.dtype), equal_nan=out.dtype == float), (text, out[0], wanted)
+
+    @cuda.jit
+    def lanes(out, x):
+        i = cuda.threadIdx.x
+        out[0, i] = cuda.shfl_xor_sync(0xFFFFFFFF, i, 33)
+        out[1, i] = cuda.match_any_sync(0xFFFFFFFF, x[i % 3])
+
+    out = np.zeros((2, 32), np.int64)
+    lanes[1, 32](out, np.array([0.0, -0.0, np.nan]))
+    assert out[0, 0] == 1 and list(out[1, :3] % 2**32) == [sum(1 << i for i in range(k, 32, 3)) for k in range(3)]
+    frozen = np.zeros((2, 32), np.int64)
+    frozen.flags.writeable = False
+    for grid, argument, wanted in (
+        (0, out, "ValueError"),
+        (1, frozen, "KernelTypingError"),
+        ((1, 1 << 17), out, "CUDAError"),
+    ):
+        try:
+            lanes[grid, 32](argument, np.zeros(3))
+        except Exception as error:  # noqa: BLE001  its class is compared
+            assert type(error).__name__ == wanted, error
+        else:
+            raise AssertionError(wanted)
 
 
 if __name__ == "__main__":

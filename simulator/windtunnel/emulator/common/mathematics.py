@@ -47,9 +47,10 @@ negative, absolute, minimum, maximum = map(_elementwise, (np.negative, np.absolu
 
 
 def power(base: Value, exponent: Value) -> Any:
-    """Return a power. NumPy computes a single exponent of 0.5 as a root, which has other results at infinity."""
+    """Return a power. NumPy computes a single exponent of 0.5 as a root, which has other results at -inf and -0."""
     a, b = materialise(base), materialise(exponent)
-    return np.power(a, np.full(np.shape(a), b) if np.ndim(a) and not np.ndim(b) and b == 0.5 else b)
+    found = np.power(a, b)
+    return np.where((b == 0.5) & (np.isneginf(a) | (a == 0)), np.abs(a), found)[()] if a.dtype.kind == "f" else found
 
 
 pow = power  # noqa: A001  the name it has in kernels
@@ -81,7 +82,8 @@ def _divmod(x: Value, y: Value, *, unsigned: bool = False) -> tuple[np.ndarray, 
 
     The rest is ``x - trunc(x / y) * y``, rounded once, because NVPTX has no exact remainder for LLVM's ``frem``: NaN if
     the divisor is infinite, and below zero if the quotient was rounded up. LLVM takes it to have the sign of a dividend
-    that is known (``unsigned``: it was converted from an unsigned type), and then leaves out the test of its sign.
+    that is known (``unsigned``: it was converted from an unsigned type, and the divisor is a constant), and then leaves
+    out the test of its sign.
     """
     a, b = np.broadcast_arrays(np.asarray(materialise(x)), np.asarray(materialise(y)))
     kind = a.dtype.type

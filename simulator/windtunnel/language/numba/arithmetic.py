@@ -82,6 +82,7 @@ def binary(line: int, op: str, left: Num | Cplx, right: Num | Cplx) -> Num | Cpl
         return Num(_power(line, left, right, kind))
     if op in ("//", "%") and kind.kind == "float":
         is_unsigned = left.type.kind not in ("int", "float") and not isinstance(left.expr, ir.Literal)
+        is_unsigned = is_unsigned and isinstance(right.expr, ir.Literal)  # as NVVM finds out
         stem = "unsigned" if is_unsigned else "float"
         name = f"math.{stem}_floor_divide" if op == "//" else f"math.{stem}_modulo"
         return Num(ir.Call(line, name, [converted(left.expr, kind), converted(right.expr, kind)], type=kind))

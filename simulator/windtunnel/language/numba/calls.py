@@ -333,6 +333,10 @@ class CallReader(BrainReader):
         start = Const(0) if len(given) == 1 else given[0]
         stop = given[0] if len(given) == 1 else given[1]
         step = given[2] if len(given) == 3 else Const(1)
+        if not isinstance(step, Const):
+            step = Num(self.hold(self.num(node, step).expr))
+            is_zero = ir.Binary(node.lineno, "==", copy(step.expr), literal(node.lineno, 0, step.type), type=BOOL)
+            self.raises_if(node, is_zero, ValueError, "range() arg 3 must not be zero")
         # The type of a range is that of the numbers that are given.
         if all(not isinstance(value, Const) for value in given):
             kinds = [self.num(node, value).type for value in given]

@@ -283,7 +283,7 @@ class ExpressionReader(IterationReader):
         held = Num(self.hold(divisor.expr), divisor.unit)
         zero = literal(line, 0.0 if held.type.kind == "float" else 0, held.type)
         is_zero = ir.Binary(line, "==", copy(held.expr), zero, type=BOOL)
-        self._raises_if(node, is_zero, ZeroDivisionError, "division by zero")
+        self.raises_if(node, is_zero, ZeroDivisionError, "division by zero")
         return Num(copy(held.expr), held.unit)
 
     def _that_may_raise(self, node: ast.AST, op: str, left: Num | Cplx, right: Num | Cplx) -> Num | Cplx:
@@ -293,10 +293,10 @@ class ExpressionReader(IterationReader):
         held = self.held(right)
         found = arithmetic.raising(node.lineno, op, left, held)  # type: ignore[attr-defined]
         assert found is not None  # noqa: S101  the operand's type is the same
-        self._raises_if(node, *found)
+        self.raises_if(node, *found)
         return held
 
-    def _raises_if(self, node: ast.AST, condition: ir.Expr, kind: type[Exception], *arguments: object) -> None:
+    def raises_if(self, node: ast.AST, condition: ir.Expr, kind: type[Exception], *arguments: object) -> None:
         """Emit an error under a condition. It ends the thread; only with ``debug=True`` the launch raises it."""
         line: int = node.lineno  # type: ignore[attr-defined]
         self.blocks.append([])

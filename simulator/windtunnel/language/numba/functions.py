@@ -17,7 +17,7 @@ from windtunnel.language.numba.arithmetic import converted, number, truth
 from windtunnel.language.numba.libdevice import FAST
 from windtunnel.language.numba.libdevice_reader import LibdeviceReader
 from windtunnel.language.numba.values import Const, Cplx, Num, Tup, Value, View, literal
-from windtunnel.language.types import BF16, BOOL, F32, F64, I32, I64
+from windtunnel.language.types import BF16, BOOL, F32, F64, I8, I32, I64
 
 _ONE = (
     "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
@@ -175,6 +175,8 @@ class FunctionReader(LibdeviceReader):
             made = self.unary(node, op, given[0])
             # NumPy keeps the type of narrow integers.
             return Num(converted(made.expr, kind)) if isinstance(made, Num) and op != "not" and kind != BOOL else made
+        if name in ("conj", "conjugate"):
+            return Num(converted(given[0].expr, I8 if given[0].type == BOOL else given[0].type))
         if name in ("maximum", "minimum", "fmax", "fmin"):
             op = "max" if "max" in name else "min"
             a, b = (self.held(value) for value in given)
