@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import io
 import json
+import lzma
 import re
 import warnings
 from pathlib import Path
@@ -133,23 +135,26 @@ def programs(left: Any, right: Any, arrays: tuple[Any, Any]) -> list[tuple[str, 
             elif a.dtype.kind in "iubfc":
                 far = distance(np.atleast_1d(a).ravel(), np.atleast_1d(b).ravel(), str(a.dtype))
                 if far.size and far.max() > worst:
-                    at = int(far.argmax())
-                    worst, text = (
-                        float(far.max()),
-                        f"{key}[{at}]: {a.ravel()[at]!r} and {b.ravel()[at]!r} ({worst:g} ulp)",
-                    )
+                    at, worst = int(far.argmax()), float(far.max())
+                    text = f"{key}[{at}]: {a.ravel()[at]!r} and {b.ravel()[at]!r} ({worst:g} ulp)"
             elif a.tobytes() != b.tobytes():
                 worst, text = np.inf, f"{key}: {a!r} and {b!r}"
         found.append(("same" if worst == 0 else "few ulp" if worst <= _FEW_ULP else "differs", name, text))
     return found
 
 
+def stored(side: Path, ending: str) -> bytes:
+    """Return a file of a side, which may be compressed."""
+    plain = Path(f"{side}.{ending}")
+    return plain.read_bytes() if plain.exists() else lzma.open(f"{plain}.xz").read()
+
+
 def main(left: Path, right: Path, show: str) -> None:
     """Print the number of cases for each verdict, and the cases of those that `show` matches."""
-    tables = [json.loads(Path(f"{side}.json").read_text()) for side in (left, right)]
+    tables = [json.loads(stored(side, "json")) for side in (left, right)]
     print(f"{left.name}: {tables[0]['versions']}\n{right.name}: {tables[1]['versions']}")
     sides = [table["groups"] for table in tables]
-    arrays = [dict(np.load(f"{side}.npz")) for side in (left, right)]
+    arrays = [dict(np.load(io.BytesIO(stored(side, "npz")))) for side in (left, right)]
     found = programs(*sides, tuple(arrays))  # type: ignore[arg-type]
     for one in numba_cases.groups():
         if one.name not in sides[0] or one.name not in sides[1]:

@@ -6,6 +6,7 @@ exactly, so that it has the errors of the formula (large arguments, rounded prod
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def fast_tan(value: Value) -> Any:
 
 def fast_exp(value: Value) -> Any:
     """Return 2 to the power of the rounded product with log2(e)."""
-    return _exp2(_single(value) * np.float32(np.log2(np.e)))[()]
+    return _exp2(_single(value) * np.float32(math.log2(math.e)))[()]
 
 
 def fast_exp10(value: Value) -> Any:

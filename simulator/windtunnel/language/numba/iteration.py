@@ -79,6 +79,7 @@ class IterationReader(ArrayReader):
                 if len(known) == 3 and all(isinstance(number, int) for number in known):
                     return len(range(*known))
                 a, b = self.integer(node, start), self.integer(node, stop)
+                count: ir.Expr
                 if step == Const(1):
                     count = ir.Binary(a.line, "-", converted(b, I64), converted(a, I64), type=I64)
                 else:
