@@ -27,6 +27,11 @@ _ACCEPTED = (
     "implicit-function-declaration", "unknown-argument", "extra-tokens",
 )  # fmt: skip
 """What Clang makes errors and the vendors' compilers do not."""
+_ASSEMBLY = re.compile(r"\b(?:asm|__asm__|__asm)\b")
+_REGISTER = re.compile(
+    r"(?<![%\w])%(?=(?:laneid|lanemask_\w\w|n?warpid|n?smid|gridid|clock|clock64|globaltimer|n?tid\.[xyz]|n?ctaid\.[xyz])\b)"
+)
+"""A register of PTX in assembly, whose name nvcc takes with one ``%`` and Clang with two."""
 _MIXED = "scalar operand type has greater rank"
 """Clang's error if a vector of floats meets a constant such as 0.5, which is a double where there are doubles."""
 _EXTENSIONS = "-cl-ext=+all," + ",".join(
@@ -234,6 +239,8 @@ class Unit:
         named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
         empty = "#pragma once\n" if self.opencl else "#pragma once\nnamespace std {}\n"
         whole = "\n".join([text.rstrip(), *named, ""]) if named else text
+        if not self.opencl and _ASSEMBLY.search(whole):
+            whole = "\n".join(_REGISTER.sub("%%", line) if '"' in line else line for line in whole.split("\n"))
         unsaved = [(file, whole), *((path, empty) for path in missing)]
         arguments = [*self._arguments(defines, include), "-Wall" if warnings else "-w"]
         self.clang = cindex.Index.create().parse(file, args=arguments, unsaved_files=unsaved)

@@ -87,11 +87,28 @@ __WT_D__ unsigned long long globaltimer() { return __wt_clock(); }
 /* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
 #ifndef __requires
 #define __requires(...)
+#define __global_requires(...)
 #define __ensures(...)
+#define __global_ensures(...)
 #define __invariant(...)
 #define __global_invariant(...)
+#define __candidate_invariant(...)
+#define __candidate_global_invariant(...)
+#define __function_wide_invariant(...)
+#define __function_wide_candidate_invariant(...)
+#define __barrier_invariant(...)
+#define __barrier_invariant_1(...)
+#define __barrier_invariant_2(...)
+#define __barrier_invariant_binary(...)
 #define __assume(...)
+#define __global_assume(...)
+#define __axiom(...)
+#define __reads_from(...)
+#define __reads_from_local(...)
+#define __writes_to(...)
+#define __non_temporal(...)
 #endif
+#define __global_assert(e) assert(e)
 #define __assert(e) assert(e)
 #define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
 #define static_assert_(...)
@@ -380,13 +397,39 @@ __WT_D__ unsigned long long __double2ull_rz(double x) { return (unsigned long lo
 __WT_D__ unsigned long long __double2ull_rn(double x) { return (unsigned long long)rint(x); }
 __WT_D__ unsigned long long __double2ull_rd(double x) { return (unsigned long long)floor(x); }
 __WT_D__ unsigned long long __double2ull_ru(double x) { return (unsigned long long)ceil(x); }
+#define __builtin_popcount __popc
+#define __builtin_popcountll __popcll
+#define __builtin_clz __clz
+#define __builtin_clzll __clzll
+#define __builtin_ffs __ffs
+#define __builtin_ffsll __ffsll
+#define __builtin_ctz(x) (__ffs(x) - 1)
+#define __builtin_ctzll(x) (__ffsll(x) - 1)
+#define __builtin_bswap32(x) __byte_perm(x, 0u, 0x0123u)
+#define __builtin_memcpy memcpy
+#define __builtin_memset memset
+__WT_D__ int memcmp(const void *a, const void *b, size_t size) {
+  const unsigned char *p = (const unsigned char *)a, *q = (const unsigned char *)b;
+  for (size_t i = 0; i < size; ++i) if (p[i] != q[i]) return (int)p[i] - (int)q[i];
+  return 0;
+}
+__WT_D__ size_t strlen(const char *text) { size_t n = 0; while (text[n]) ++n; return n; }
+__WT_D__ int strcmp(const char *a, const char *b) {
+  size_t i = 0;
+  while (a[i] && a[i] == b[i]) ++i;
+  return (int)(unsigned char)a[i] - (int)(unsigned char)b[i];
+}
+__WT_D__ void sincospif(float x, float *s, float *c) { *s = sinpif(x); *c = cospif(x); }
+__WT_D__ void sincospi(double x, double *s, double *c) { *s = sinpi(x); *c = cospi(x); }
+__WT_D__ float norm4df(float a, float b, float c, float d) { return sqrtf(a * a + b * b + c * c + d * d); }
+__WT_D__ float rnorm4df(float a, float b, float c, float d) { return 1.0f / norm4df(a, b, c, d); }
+__WT_D__ float scalblnf(float x, long n) { return ldexpf(x, (int)n); }
 __WT_D__ float fdividef(float a, float b) { return a / b; }
 __WT_D__ float __fdividef(float a, float b) { return a / b; }
 __WT_D__ float __frsqrt_rn(float x) { return rsqrtf(x); }
 __WT_D__ float rhypotf(float a, float b) { return 1.0f / hypotf(a, b); }
 __WT_D__ double rhypot(double a, double b) { return 1.0 / hypot(a, b); }
 __WT_D__ double norm3d(double a, double b, double c) { return sqrt(a * a + b * b + c * c); }
-__WT_D__ float norm4df(float a, float b, float c, float d) { return sqrtf(a * a + b * b + c * c + d * d); }
 __WT_D__ float rnorm3df(float a, float b, float c) { return 1.0f / sqrtf(a * a + b * b + c * c); }
 __WT_D__ float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
 

@@ -169,6 +169,7 @@ __WT_16(__half, __half2, __wt_h, __wt_f, __halves2half2, __)
 __WT_D__ __half2 make_half2(__half a, __half b) { return __halves2half2(a, b); }
 __WT_D__ __half __float2half(float x) { return __wt_h(x); }
 __WT_D__ __half __float2half_rn(float x) { return __wt_h(x); }
+__WT_D__ __half __float2half_rz(float x) { __half h = __wt_h(x); if (fabsf(__wt_f(h)) > fabsf(x)) h.bits -= 1; return h; }
 __WT_D__ __half __double2half(double x) { return __wt_h((float)x); }
 __WT_D__ float __half2float(__half h) { return __wt_f(h); }
 __WT_D__ __half __int2half_rn(int x) { return __wt_h((float)x); }
