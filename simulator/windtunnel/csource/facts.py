@@ -42,7 +42,8 @@ class Facts:
             return types.SCALARS[f"u{size}"]
         atomic = [kind for kind, is_atomic in used if is_atomic]
         own = [stored(leaf) for _, leaf in declared.leaves[:1] if stored(leaf) in kinds]
-        ordered = sorted(atomic, key=lambda kind: (kind.kind != "float", kind.name)) or own
+        # Floats are swapped as integers where operations on both meet: a comparison of floats is none of bits.
+        ordered = sorted(atomic, key=lambda kind: (kind.kind == "float", kind.name)) or own
         return ordered[0] if ordered else min(kinds, key=lambda kind: (kind.kind == "float", kind.name))
 
 
