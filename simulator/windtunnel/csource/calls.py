@@ -24,6 +24,7 @@ from windtunnel.csource.values import (
     Reg,
     Value,
     Var,
+    copied,
 )
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL
@@ -347,9 +348,8 @@ class Calls(Expressions):
         if isinstance(kind, Record) and kind.is_lambda:
             return self._closure(bare(argument))
         value = self._to(argument, self.value(argument), argument.type, kind)
-        if isinstance(value, ir.Variable) and self._shuffles(function):
-            # Lanes pass what only one of them has set to a shuffle.
-            value = ir.Variable(value.line, value.name, type=value.type, copied=True)
+        if isinstance(value, ir.Expr) and self._shuffles(function):
+            value = copied(value)  # lanes pass what only one of them has set to a shuffle
         if isinstance(kind, Pointer) and isinstance(value, Ptr) and parameter.key not in assigned:
             return self.hold_pointer(value)
         if isinstance(kind, Number) and isinstance(value, ir.Literal) and parameter.key not in assigned:
@@ -358,7 +358,7 @@ class Calls(Expressions):
 
     def _shuffles(self, function: Node) -> bool:
         """Return whether a function exchanges values among the lanes of a warp."""
-        return any(one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in walk(function))
+        return any(one.kind == "CALL_EXPR" and "shfl" in one.name for one in walk(function))
 
     def _closure(self, node: Node) -> Closure:
         while node.kind in ("UNEXPOSED_EXPR", "CALL_EXPR") and len(node.kids) == 1:

@@ -62,6 +62,7 @@ class LockstepKernel:
         may_diverge: Whether threads of a block may reach a barrier or a warp synchronisation on different paths.
         has_fences: Whether fences or barriers of part of a warp order accesses.
         has_grid_barrier: Whether all blocks must be resident at once.
+        has_shuffles: Whether lanes of a warp read values of each other.
         private: For each array that only one thread may access at each element, the axes along which that is so.
         body: The statements that are executed, without jumps.
         varying: The variables that may differ among the threads of a block.
@@ -76,6 +77,7 @@ class LockstepKernel:
     may_diverge: bool
     has_fences: bool
     has_grid_barrier: bool
+    has_shuffles: bool
     private: Mapping[str, frozenset[int]]
     body: list[ir.Stmt]
     varying: frozenset[str]
@@ -118,6 +120,8 @@ def compile_lockstep(program: ir.Program) -> LockstepKernel:
         may_diverge=generator.may_diverge,
         has_fences=has_fences or any(map(_is_partial_warp_barrier, ir.walk(body))),
         has_grid_barrier="grid" in scopes,
+        has_shuffles=any(e.op.startswith("shuffle") for s in ir.walk(body) for e in ir.expressions(s)
+                         if isinstance(e, ir.Warp)),
         private=private_axes,
         body=body,
         varying=frozenset(generator.varying),

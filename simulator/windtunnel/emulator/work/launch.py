@@ -12,9 +12,8 @@ import numpy as np
 
 from windtunnel.core.errors import Finding
 from windtunnel.emulator.common.lanes import Lanes
-from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.common.launch import Launch, LockstepStalledError
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
-from windtunnel.emulator.lockstep.barriers import LockstepStalledError
 from windtunnel.emulator.lockstep.compiler import HELPERS, Frame, LockstepGenerator, LockstepKernel
 from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.work.counter import TRAFFIC, CountedChunk, Group, WorkCounter, counted_branch, plan_of
