@@ -251,6 +251,7 @@ class Calls(Expressions):
             result = self.variable(f"{function.name or 'lambda'}_result", returned)
             frame.result = Reg(result, 0, result.type)
         caller, self.frame = self.frame, frame
+        known = len(self.objects)
         self.stack.append(function.key)
         self.functions.append(function)
         self.called_at.append(line)
@@ -260,6 +261,7 @@ class Calls(Expressions):
         self.functions.pop()
         self.called_at.pop()
         self.frame = caller
+        self._end_life(line, frame, known)
         if frame.by_reference:
             if frame.place is None:
                 raise node.refused(f"'{function.name}' returns no reference")
@@ -267,6 +269,18 @@ class Calls(Expressions):
         if frame.closure is not None:
             return frame.closure
         return None if frame.result is None else self.load(line, frame.result)
+
+    def _end_life(self, line: int, frame: Frame, known: int) -> None:
+        """Let the variables of a function that has returned not be set, if a pointer to them is what it returns."""
+        held: frozenset[str] = frozenset()
+        if frame.by_reference:
+            held = frame.place.at.bases if isinstance(frame.place, Mem) else held
+        elif frame.result is not None and isinstance(frame.returns, Pointer):
+            held = self.found.bases.get(frame.result.var.leaves[0], held)
+        for name in list(self.objects)[known:]:
+            made = self.objects[name]
+            if name in held and made.space == "local":
+                self.forget(line, Mem(self.start_of(made), made.type))
 
     def helper(self, node: Node, name: str, values: Sequence[ir.Expr]) -> None:
         """Translate a call of a function of our own headers."""

@@ -37,7 +37,7 @@ from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
-DIVERGENCE = "BarrierDivergence"
+DIVERGENCE, DIVISION = "BarrierDivergence", "DivisionByZero"
 NOT_FOLLOWED = "InputError"  # no finding: what would be needed is not translated
 
 _PRELUDE = str(PRELUDE)
@@ -199,6 +199,16 @@ class Memory:
             if isinstance(leaf, Number):
                 self.variables[own] = leaf.scalar
         return made
+
+    def forget(self, line: int, place: Reg | Mem) -> None:
+        """Emit that a variable is not set."""
+        if isinstance(place, Mem):
+            (name,) = place.at.bases
+            self.emit(ir.Forget(line, name))
+            return
+        for offset, leaf in place.type.leaves:
+            if isinstance(leaf, Number):
+                self.emit(ir.Forget(line, place.var.leaves[offset]))
 
     def new_object(
         self, name: str, space: str, size: int | None, kind: CType, line: int, declaration: int | None = None

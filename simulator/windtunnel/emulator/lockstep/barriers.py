@@ -112,8 +112,9 @@ def same_in_blocks(lanes: Lanes, value: Value) -> np.ndarray:
 
 def require(lanes: Lanes, line: int, condition: Value, finding: str, message: str) -> None:
     """Raise a finding if a condition does not hold for all threads."""
-    holds = np.broadcast_to(np.asarray(materialise(condition)), lanes.size)
+    holds = np.asarray(materialise(condition))
     if holds.all():
         return
+    holds = np.broadcast_to(holds, lanes.size)
     first = int(np.flatnonzero(~holds)[0])
     raise failed(lanes.chunk.launch, finding, message, int(lanes.identities[first]), line, int((~holds).sum()) - 1)

@@ -236,6 +236,9 @@ class LockstepGenerator(Writer):
                 self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
             case ir.Declare():
                 pass  # allocated before the kernel runs
+            case ir.Forget():
+                if statement.name in self.program.declared:
+                    self.emit(f"a_{statement.name}.forget({frame.lanes})")
             case ir.Require():
                 condition = self.value(statement.condition, frame)
                 if statement.same:

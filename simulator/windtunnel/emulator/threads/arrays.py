@@ -225,6 +225,11 @@ class ThreadArray:
         if self.uninitialised is not None:
             self.uninitialised[at] = undefined and self.is_shared
 
+    def forget(self) -> None:
+        """Let no element be set, as when the variable begins or ends its life."""
+        if self.uninitialised is not None:
+            self.uninitialised[:] = True
+
     def atomic(
         self,
         thread: Accessor,

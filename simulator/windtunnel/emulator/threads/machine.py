@@ -92,6 +92,8 @@ class Machine(LaunchState):
             else:
                 if live:
                     raise deadlock_error(self, self._live_threads(), waiting)
+        if self._checked and self._program.program.awaits_copies:
+            self.flights.require_ended()
 
     def hash(self) -> str:
         """Return a hash of all visible steps in their order."""

@@ -161,6 +161,9 @@ class _Generator(Writer):
                 self._barrier(statement)
             case ir.Declare():
                 pass  # allocated before the thread runs
+            case ir.Forget():
+                if statement.name in self.program.declared:
+                    self.emit(f"a_{statement.name}.forget()")
             case ir.Require():
                 condition = self.value(statement.condition)
                 arguments = f"{statement.line}, {statement.finding!r}, {statement.message!r}"

@@ -52,7 +52,7 @@ class _CountingGenerator(LockstepGenerator):
             while rest:
                 statement = rest.pop(0)
                 run.append(statement)
-                if not isinstance(statement, (ir.Declare, ir.ThreadExit, ir.Require)):
+                if not isinstance(statement, (ir.Declare, ir.ThreadExit, ir.Require, ir.Forget)):
                     operations.update(operations_of(statement))
                 if isinstance(statement, (ir.If, ir.While)):
                     break
