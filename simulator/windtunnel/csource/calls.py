@@ -26,7 +26,7 @@ from windtunnel.csource.values import (
     Var,
     copied,
 )
-from windtunnel.language import ir
+from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL
 
 _MAX_DEPTH = 60
@@ -352,6 +352,13 @@ class Calls(Expressions):
         self, parameter: Node, argument: Node, function: Node, assigned: frozenset[int]
     ) -> Var | Place | Ptr | Closure:
         kind, line = parameter.type, self.line(argument)
+        if (isinstance(kind, Void) and kind.is_opaque) or kind == Number(types.U64):  # surfaces are numbers
+            image = bare(argument)
+            while image.kind == "UNEXPOSED_EXPR" and len(image.kids) == 1:
+                image = bare(image.kids[0])
+            self.images.pop(parameter.key, None)
+            if image.kind == "DECL_REF_EXPR" and image.referred is not None:
+                self.images[parameter.key] = self.images.get(image.referred.key, image.referred)
         if isinstance(kind, Void) and kind.is_opaque:
             return Given(Aggregate(kind, {}), 0, kind)
         if isinstance(kind, Pointer) and kind.reference:

@@ -393,7 +393,7 @@ def joined(old: Facts, new: Facts) -> Facts:
     accessed = {n: new.accessed.get(n, set()) | old.accessed.get(n, set()) for n in {*new.accessed, *old.accessed}}
     return Facts(
         {**old.bases, **bases}, {**old.units, **new.units}, accessed, new.escaped | old.escaped,
-        {**old.of_file, **new.of_file}, old.read | new.read,
+        {**old.of_file, **new.of_file}, old.read | new.read, old.written | new.written,
     )  # fmt: skip
 
 

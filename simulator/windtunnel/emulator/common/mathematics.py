@@ -535,10 +535,11 @@ def _from_lane(lanes: Lanes, mask: Value, value: Value, source: np.ndarray) -> A
         stated = np.zeros(chunk.size, masks.dtype)
         stated[numbers] = masks
         takes_part &= stated[place] == masks
-    launch = chunk.launch
-    follows = launch.checked and not launch.ignores_partial_warps
-    if follows and not takes_part[(source >= 0) & (source < chunk.warp)].all():
-        raise LockstepStalledError  # thread by thread, it is seen whether the value is used
+    if chunk.launch.checked and not chunk.launch.ignores_partial_warps:
+        bits = masks.astype(np.uint64) >> np.clip(source, 0, 31).astype(np.uint64) & 1
+        takes_part &= (bits == 1) | (source >= 32)
+        if not takes_part[(source >= 0) & (source < chunk.warp)].all():
+            raise LockstepStalledError  # thread by thread, it is seen whether the value is used
     return np.where(takes_part, values[place], own)
 
 

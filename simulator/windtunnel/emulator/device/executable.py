@@ -172,7 +172,7 @@ class Executable:
                 ChecksSkippedWarning,
                 *caller(),
             )
-        is_partial = lockstep.may_diverge or (lockstep.has_shuffles and threads % warp > 0)
+        is_partial = lockstep.may_diverge or lockstep.shuffles_in_part or (lockstep.has_shuffles and threads % warp > 0)
         launch.ignores_partial_warps = not is_partial or blocks * threads > MAX_THREADS
         may_stall = lockstep.has_spin_loops or is_partial
         before = _Snapshot(lockstep, arguments, uninitialised, recorders) if may_stall else None
