@@ -41,8 +41,8 @@ from windtunnel.core.errors import (
 )
 from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.ctype import Void, member_name
+from windtunnel.csource.facts import stored
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
-from windtunnel.csource.memory import stored
 from windtunnel.language.ir import Program
 from windtunnel.language.parameters import parameters_of
 from windtunnel.language.specialise import kernel_source
@@ -433,8 +433,8 @@ def _run(
 def _of_a_thread_with_an_element(finding: OutOfBounds, request: LaunchRequest, elements: int) -> bool:
     """Return whether the thread of a finding is one of those that have an element of their own along x.
 
-    Without a guard, it is the others that are out of bounds. A thread with an element that is out of bounds needs several
-    elements, of which the number is not known.
+    Without a guard, it is the others that are out of bounds. A thread with an element that is out of bounds needs
+    several of them, of which the number is not known.
     """
     if not finding.threads:
         return False

@@ -79,7 +79,7 @@ def _compares(program: ir.Program, counts: frozenset[str]) -> bool:
                 return total or not side
         return False
 
-    offsets = {name: 0 for name in counts}
+    offsets = dict.fromkeys(counts, 0)
 
     def offset_of(e: ir.Expr) -> int:
         """Return the constant that a number near a count is more than it."""

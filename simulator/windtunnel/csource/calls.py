@@ -12,6 +12,7 @@ from windtunnel.csource.labels import LOOPS
 from windtunnel.csource.memory import NOT_FOLLOWED
 from windtunnel.csource.places import bare, operands
 from windtunnel.csource.returns import branches_only, has_goto, returns_early, walk
+from windtunnel.csource.uses import addressed, assigned, pointer_of
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -410,7 +411,7 @@ class Calls(Expressions):
         """Return the variables of a function whose address is taken, or of which an element is asked by number."""
         found = self._in_memory.get(function.key)
         if found is None:
-            taken = {key for one in walk(function) if (key := _addressed(one)) is not None}
+            taken = {key for one in walk(function) if (key := addressed(one)) is not None}
             found = self._in_memory[function.key] = frozenset(taken)
         return found
 
@@ -418,7 +419,7 @@ class Calls(Expressions):
         """Return the variables that a function assigns to after their declaration, or whose address it takes."""
         found = self._assigned.get(function.key)
         if found is None:
-            changed = {key for one in walk(function) for key in (_changed(one), _addressed(one)) if key is not None}
+            changed = {key for one in walk(function) for key in (assigned(one), addressed(one)) if key is not None}
             found = self._assigned[function.key] = frozenset(changed)
         return found
 
@@ -429,7 +430,7 @@ class Calls(Expressions):
             keys = set()
             for one in walk(function):
                 if one.kind == "CALL_EXPR" and one.name in ("atomicCAS", "atomic_cmpxchg", "atom_cmpxchg"):
-                    target = _pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
+                    target = pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
                     keys |= set() if target is None else {target}
             found = self._swapped[function.key] = frozenset(keys)
         return found
@@ -553,69 +554,3 @@ def _returned(function: Node, call: Node) -> CType:
     if function.kind == "CONSTRUCTOR":
         return Void()
     return function.unit.type_of(kind, function)
-
-
-def _pointer_of(node: Node) -> int | None:
-    """Return the variable that a pointer is, perhaps in another type; None for another expression."""
-    node = bare(node)
-    while node.kind in ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR") and operands(node):
-        node = bare(operands(node)[-1])
-    target = node.referred if node.kind == "DECL_REF_EXPR" else None
-    return None if target is None else target.key
-
-
-def pointed(node: Node) -> int | None:
-    """Return the pointer variable whose first number an expression is: ``*p`` or ``p[0]``."""
-    if node.kind == "UNARY_OPERATOR" and node.unary == "*":
-        return _pointer_of(operands(node)[0])
-    if node.kind == "ARRAY_SUBSCRIPT_EXPR" and operands(node)[1].evaluated() == 0:
-        return _pointer_of(operands(node)[0])
-    return None
-
-
-def _root(node: Node) -> Node | None:
-    """Return the name of the variable that a place is, or is a part of."""
-    node = bare(node)
-    while True:
-        if node.kind == "MEMBER_REF_EXPR" and operands(node):
-            inner = bare(operands(node)[0])
-            if isinstance(inner.type, Pointer) and not inner.type.reference:
-                return None
-            node = inner
-        elif node.kind == "ARRAY_SUBSCRIPT_EXPR":
-            node = bare(operands(node)[0])
-            if node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1 and isinstance(node.type, Pointer):
-                node = bare(node.kids[0])
-            if not isinstance(node.type, (Array, Vector)):
-                return None  # an element of what a pointer points to
-        elif node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1:
-            node = bare(operands(node)[0])
-        elif node.kind == "DECL_REF_EXPR":
-            return node.referred
-        else:
-            return None
-
-
-def _addressed(node: Node) -> int | None:
-    """Return the variable of which a node takes the address."""
-    if node.kind == "UNARY_OPERATOR" and node.unary == "&":
-        found = _root(operands(node)[0])
-        return None if found is None else found.key
-    if node.kind == "ARRAY_SUBSCRIPT_EXPR":  # an element of a vector by a number that is not known
-        first = bare(operands(node)[0])
-        if isinstance(first.type, Vector) and operands(node)[1].evaluated() is None:
-            found = _root(first)
-            return None if found is None else found.key
-    return None
-
-
-def _changed(node: Node) -> int | None:
-    """Return the variable that a node assigns to."""
-    if (
-        (node.kind == "BINARY_OPERATOR" and node.binary == "=")
-        or node.kind == "COMPOUND_ASSIGNMENT_OPERATOR"
-        or (node.kind == "UNARY_OPERATOR" and node.unary in ("x++", "x--", "++x", "--x"))
-    ):
-        found = _root(operands(node)[0])
-        return None if found is None else found.key
-    return None

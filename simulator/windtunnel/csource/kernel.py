@@ -15,7 +15,7 @@ import numpy as np
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import CType, Number, Pointer, Record, Void, is_function_pointer, member_name
-from windtunnel.csource.memory import Facts, stored
+from windtunnel.csource.facts import Facts, stored
 from windtunnel.csource.own import own_text
 from windtunnel.csource.translator import CProgram, Translator, constants, joined, translated
 from windtunnel.language import types

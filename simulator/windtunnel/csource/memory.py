@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from math import gcd
 
 from windtunnel.csource import build
 from windtunnel.csource.bits import bits_of, with_bits
 from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
+from windtunnel.csource.facts import Facts, stored
 from windtunnel.csource.includes import PRELUDE
 from windtunnel.csource.values import (
     NULL,
@@ -34,57 +34,13 @@ from windtunnel.csource.values import (
     require_set,
 )
 from windtunnel.language import ir, types
-from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
+from windtunnel.language.types import BOOL, I32, I64, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
 DIVERGENCE, DIVISION = "BarrierDivergence", "DivisionByZero"
 NOT_FOLLOWED = "InputError"  # no finding: what would be needed is not translated
 
 _PRELUDE = str(PRELUDE)
-
-
-@dataclass
-class Facts:
-    """What one pass finds and the next one uses.
-
-    Attributes:
-        bases: For each pointer variable, the objects that it may point into.
-        units: For each pointer variable, the number of bytes of which its offset is a multiple.
-        accessed: For each object, the types of the numbers accessed in it, and whether atomically.
-        escaped: The objects of which a pointer is stored in memory.
-        read: The members of struct variables that are read, and not only copied with their struct.
-        written: The images that are written.
-        of_file: The functions, and the variables of the file, among the objects that pointers may point to.
-    """
-
-    bases: dict[str, frozenset[str]] = field(default_factory=dict)
-    units: dict[str, int] = field(default_factory=dict)
-    accessed: dict[str, set[tuple[Scalar, bool]]] = field(default_factory=dict)
-    escaped: frozenset[str] = frozenset()
-    of_file: dict[str, Node] = field(default_factory=dict, compare=False)
-    read: set[str] = field(default_factory=set)
-    written: set[int] = field(default_factory=set)
-
-    def storage(self, name: str, declared: CType) -> Scalar:
-        """Return the type of the elements of an object."""
-        used = self.accessed.get(name, set())
-        kinds = {kind for kind, _ in used}
-        if not kinds:
-            kinds = {stored(leaf) for _, leaf in declared.leaves[:1]} or {U8}
-        size = gcd(*(kind.bits for kind in kinds))
-        if len({kind.bits for kind in kinds}) > 1:
-            return types.SCALARS[f"u{size}"]
-        atomic = [kind for kind, is_atomic in used if is_atomic]
-        own = [stored(leaf) for _, leaf in declared.leaves[:1] if stored(leaf) in kinds]
-        ordered = sorted(atomic, key=lambda kind: (kind.kind != "float", kind.name)) or own
-        return ordered[0] if ordered else min(kinds, key=lambda kind: (kind.kind == "float", kind.name))
-
-
-def stored(leaf: Number | Pointer) -> Scalar:
-    """Return the type that a number or a pointer has in memory."""
-    if isinstance(leaf, Pointer):
-        return types.U64
-    return U8 if leaf.scalar == BOOL else leaf.scalar
 
 
 class Memory:
@@ -103,6 +59,8 @@ class Memory:
         self.names: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.statics: dict[int, Obj] = {}
+        self.hidden: list[str] = []
+        """The objects of the file, which are passed as further arguments."""
         self.images: dict[int, Node] = {}
         """What the parameters of inlined functions that are images stand for."""
         self.temporaries: set[str] = set()
@@ -204,14 +162,14 @@ class Memory:
                 self.variables[own] = leaf.scalar
         return made
 
-    def forget(self, line: int, place: Reg | Mem) -> None:
+    def forget(self, line: int, place: Place) -> None:
         """Emit that a variable is not set."""
         if isinstance(place, Mem):
             (name,) = place.at.bases
             self.emit(ir.Forget(line, name))
             return
         for offset, leaf in place.type.leaves:
-            if isinstance(leaf, Number):
+            if isinstance(leaf, Number) and isinstance(place, Reg):
                 self.emit(ir.Forget(line, place.var.leaves[offset]))
 
     def new_object(

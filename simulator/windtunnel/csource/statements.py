@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windtunnel.csource import build
-from windtunnel.csource.calls import Calls, pointed
+from windtunnel.csource.calls import Calls
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Void
 from windtunnel.csource.labels import label_among, leaves_a_loop, target
 from windtunnel.csource.places import bare, operands
 from windtunnel.csource.returns import ends, has_return, sides
 from windtunnel.csource.switches import breaks, jumps_out, sections_of
+from windtunnel.csource.uses import pointed
 from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32

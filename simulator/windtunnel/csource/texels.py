@@ -77,10 +77,8 @@ class Texels(Intrinsics):
         first = 1 if surface is not None and writes else 0
         root = self._root_of(arguments[first])
         after = [e for number, row in held.items() if number > first for e in row]
-        if surface is not None:
-            integers = after[: int(surface[1]) + (surface[2] is not None)]
-        else:
-            integers = held[min(held)][:3]  # a fourth one is not used
+        # A fourth coordinate of an image is not used, and what follows those of a surface is a mode.
+        integers = held[min(held)][:3] if surface is None else after[: int(surface[1]) + (surface[2] is not None)]
         if root is None or not 0 < len(integers) <= 3 or not all(build.is_integer(e.type) for e in integers):
             return
         line, key = self.line(node), -root.key
@@ -117,7 +115,9 @@ class Texels(Intrinsics):
             image = image.kids[0]
         target = image.referred if image.kind == "DECL_REF_EXPR" else None
         target = None if target is None else self.images.get(target.key, target)
-        if target is None or target.kind == "PARM_DECL" and all(kid.key != target.key for kid in self.functions[0].kids):
+        if target is None or (
+            target.kind == "PARM_DECL" and all(kid.key != target.key for kid in self.functions[0].kids)
+        ):
             return None
         return target
 

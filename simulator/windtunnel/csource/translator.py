@@ -21,9 +21,9 @@ from windtunnel.csource.ctype import (
     is_function_pointer,
     member_name,
 )
+from windtunnel.csource.facts import Facts, stored
 from windtunnel.csource.intrinsics import COPIES
 from windtunnel.csource.mathematics import CLOCK
-from windtunnel.csource.memory import Facts, stored
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
 from windtunnel.csource.values import NULL, Aggregate, Frame, Given, Mem, Place, Ptr, Reg, Value, Var
@@ -81,8 +81,6 @@ class Translator(OpenCL):
         super().__init__(unit, facts)
         self.kernel, self.sizes, self.nulls, self.steps = kernel, sizes, nulls, steps or {}
         self.functions = [kernel]
-        self.hidden: list[str] = []
-        """The objects of the file, which are passed as further arguments."""
 
     def space_of(self, node: Node) -> str | None:
         """Return the memory that a variable is declared in: shared, global; None for a thread's own."""

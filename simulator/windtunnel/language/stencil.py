@@ -127,7 +127,7 @@ def expand(program: ir.Program, form: StencilForm) -> None:
 
 
 def launch_mismatch(program: ir.Program, grid: Sequence[int], block: Sequence[int], given: Sequence[Any]) -> str | None:
-    """Return the problem of a launch in words, of a stencil or of a source that requires a block; None if there is none.
+    """Return the problem of a launch in words, of a stencil or a source that requires a block; None for none.
 
     ``grid`` and ``block`` are along x, y and z; ``given`` are the arguments in the order of the parameters.
     """

@@ -19,7 +19,7 @@ class CodePosition(TypedDict):
 
 
 class LockstepStalledError(Exception):
-    """Threads cannot continue in lockstep: they wait for threads that come later in its order, or read what is absent."""
+    """Threads cannot continue in lockstep: they wait for threads that come later, or read what is absent."""
 
 
 @dataclass

@@ -320,7 +320,9 @@ class LocalArray(LockstepArray):
             return
         if self.uninitialised is None:
             self.uninitialised = np.zeros(self.flat.size, bool)
-        self.uninitialised.reshape(-1, self.threads)[:, slice(None) if lanes.selection is None else lanes.selection] = True
+        self.uninitialised.reshape(-1, self.threads)[:, slice(None) if lanes.selection is None else lanes.selection] = (
+            True
+        )
         self._writes_until_recount += lanes.size * (self.flat.size // self.threads)
 
 

@@ -56,8 +56,8 @@ def require_defined(launch: Launch, thread: int, line: int, *values: Any) -> Non
     for value in values:
         if isinstance(value, Undefined):
             raise UninitializedRead(
-                f"{launch}: undefined value: {launch.describe_thread(thread)} uses at {launch.describe_line(line)} what "
-                f"the shuffle at {launch.describe_line(value.line)} has read of lane {value.lane}, for "
+                f"{launch}: undefined value: {launch.describe_thread(thread)} uses at {launch.describe_line(line)} "
+                f"what the shuffle at {launch.describe_line(value.line)} has read of lane {value.lane}, for "
                 f"{launch.describe_thread(value.reader)}: that lane has ended, or takes no part in the shuffle",
                 **launch.position_of(line, value.line),
                 threads=(launch.thread(thread),),
