@@ -33,6 +33,7 @@ from windtunnel.core.errors import (
     ChecksSkippedWarning,
     Deadlock,
     DeviceError,
+    DivisionByZero,
     Finding,
     InputError,
     Location,
@@ -384,10 +385,12 @@ def _run(
     *,
     strict: bool,
     elements: int | None = None,
+    positive: bool = False,
 ) -> tuple[Found | None, list[Predicted]]:
     """Return the first finding, and the times of the launches up to it.
 
-    ``elements``: the number of elements of what is not stated; by default that of the threads.
+    ``elements``: the number of elements of what is not stated; by default that of the threads. ``positive``: integers
+    that are made up are not zero.
     """
     profile, found = Profile(device), None
     made_up: set[str] = set()
@@ -397,14 +400,26 @@ def _run(
             for kernel, request in zip(kernels, requests, strict=True):
                 pointers = {p.name for p in kernel.parameters if p.kind == "pointer"}
                 made_up = pointers - {*request.arguments, *buffers}
-                arguments = arguments_of(accelerator, kernel, request, buffers, elements)
+                arguments = arguments_of(accelerator, kernel, request, buffers, elements, positive=positive)
                 accelerator.launch(
                     Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
                 )
             accelerator.synchronize()
     except Finding as finding:
-        size = f"; in a launch with {elements:,} elements, fewer than the threads" if elements is not None else ""
-        if elements is None and isinstance(finding, OutOfBounds) and finding.array in made_up:
+        if isinstance(finding, DivisionByZero) and made_up and not positive:
+            # Integers that are made up may be divisors: the finding counts if it remains where none is zero.
+            return _run(
+                kernels_of(requests), requests, device, schedule, strict=strict, elements=elements, positive=True
+            )
+        size = ""
+        if elements is not None:
+            if isinstance(finding, OutOfBounds) and _of_a_thread_with_an_element(finding, requests[0], elements):
+                return None, []
+            size = (
+                f"; in a second launch, which check adds, with {elements:,} elements, fewer than the threads: if the "
+                "kernel needs an element for each thread, state the number (--arg)"
+            )
+        elif isinstance(finding, OutOfBounds) and finding.array in made_up:
             size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
         place = finding.file or "", tuple(finding.lines), finding.columns
         found = Found(type(finding).__name__, *place, f"{finding}{size}")
@@ -413,6 +428,18 @@ def _run(
     except DeviceError as error:
         raise InputError(str(error), where=requests[0].where) from None
     return found, _times(profile.launches, device)
+
+
+def _of_a_thread_with_an_element(finding: OutOfBounds, request: LaunchRequest, elements: int) -> bool:
+    """Return whether the thread of a finding is one of those that have an element of their own along x.
+
+    Without a guard, it is the others that are out of bounds. A thread with an element that is out of bounds needs
+    several of them, of which the number is not known.
+    """
+    if not finding.threads:
+        return False
+    block, thread = finding.threads[0]
+    return block[0] * request.block[0] + thread[0] < elements
 
 
 def _times(launches: Sequence[LaunchProfile], device: str) -> list[Predicted]:
@@ -440,6 +467,8 @@ def arguments_of(
     request: LaunchRequest,
     buffers: dict[str, Buffer],
     elements: int | None = None,
+    *,
+    positive: bool = False,
 ) -> list[Any]:
     """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError.
 
@@ -462,7 +491,7 @@ def arguments_of(
         elif parameter.kind == "local":
             made.append(_local(parameter, spec, math.prod(request.block), where))
         else:
-            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where))
+            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where, positive=positive))
     return made
 
 
@@ -511,6 +540,8 @@ def _buffer(
     sides: Sequence[int],
     buffers: dict[str, Buffer],
     where: Location,
+    *,
+    positive: bool,
 ) -> Any:
     if spec is not None and spec.kind == "number":
         if spec.value == 0:
@@ -526,7 +557,7 @@ def _buffer(
     if spec is not None and spec.kind == "name":
         raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
     if spec is None:
-        made = accelerator.to_device(default_array(parameter, sides))
+        made = accelerator.to_device(default_array(parameter, sides, positive=positive))
     else:
         contents = array_of(spec, parameter, where)
         if contents is None:

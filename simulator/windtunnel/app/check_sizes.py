@@ -4,7 +4,8 @@ With as many elements as threads, a kernel without its guard (``if (i < n)``) ha
 may be given another size: one without a number of elements has an element for each thread, and one that computes with
 the number (``in[n - 1 - i]``) may need a multiple of the block. So a kernel has a second size only if an integer has a
 name such as ``n`` or ``size``, and the kernel either compares a thread's index with it or never reads it; or if the
-kernel compares a thread's index with the size of an array.
+kernel compares a thread's index with the size of an array. A comparison of a neighbour (``i + 1 < n``) is no guard of
+the thread's own element: a stencil that compares at its border only has an element for each thread.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _COUNT = re.compile(
 _CONDITION = re.compile(r"\b(?:__(?:global_)?requires|__builtin_assume|__assume)\b")
 """What verifiers and compilers take for granted."""
 _ORDERED = ("<", "<=", ">", ">=")
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DATA = (ir.Load, ir.Atomic, ir.Warp)
 
 
@@ -70,29 +72,40 @@ def _compares(program: ir.Program, counts: frozenset[str]) -> bool:
 
     def is_near(e: ir.Expr) -> bool:
         """Return whether an expression is a count, give or take a constant."""
-        match e:
+        match _without_constant(e)[0]:
             case ir.Variable(name=name):
                 return name in near
             case ir.Size(total=total, side=side):
                 return total or not side
-            case ir.Convert(operand=operand):
-                return is_near(operand)
-            case ir.Binary(op="+" | "-", left=left, right=right):
-                return (is_near(left) and _constant(right)) or (e.op == "+" and is_near(right) and _constant(left))
         return False
+
+    offsets = dict.fromkeys(counts, 0)
+
+    def offset_of(e: ir.Expr) -> int:
+        """Return the constant that a number near a count is more than it."""
+        inner, constant = _without_constant(e)
+        return constant + (offsets.get(inner.name, 0) if isinstance(inner, ir.Variable) else 0)
+
+    def guards(index: ir.Expr, op: str, count: ir.Expr) -> bool:
+        """Return whether ``index op count`` lets through, or keeps out, what is beyond the last element."""
+        if not (depends(index) and is_near(count)):
+            return False
+        most = offset_of(count) - _without_constant(index)[1] + (op in ("<=", ">"))
+        return most >= 0
 
     assigned = [s for s in ir.walk(program.body) if isinstance(s, ir.Assign)]
     _closed(of_thread, [(s.name, s.value) for s in assigned], depends)
     loops = [s for s in ir.walk(program.body) if isinstance(s, ir.For)]
     _closed(of_thread, [(s.name, s.start) for s in loops], depends)
     _closed(near, [(s.name, s.value) for s in assigned if s.name not in of_thread], is_near)
+    offsets |= {s.name: offset_of(s.value) for s in assigned if s.name in near - counts}
     compared = [
-        (e.left, e.right)
+        (e.left, e.op, e.right)
         for s in ir.walk(program.body) for e in ir.expressions(s)
         if isinstance(e, ir.Binary) and e.op in _ORDERED
     ]  # fmt: skip
-    compared += [(s.start, s.stop) for s in loops]
-    return any((depends(a) and is_near(b)) or (is_near(a) and depends(b)) for a, b in compared)
+    compared += [(s.start, "<", s.stop) for s in loops]
+    return any(guards(a, op, b) or guards(b, _MIRRORED[op], a) for a, op, b in compared)
 
 
 def _closed(names: set[str], values: Sequence[tuple[str, ir.Expr]], holds: Callable[[ir.Expr], bool]) -> None:
@@ -103,5 +116,26 @@ def _closed(names: set[str], values: Sequence[tuple[str, ir.Expr]], holds: Calla
         names |= {name for name, value in values if name not in names and holds(value)}
 
 
-def _constant(e: ir.Expr) -> bool:
-    return isinstance(e, ir.Literal) or (isinstance(e, (ir.Convert, ir.Unary)) and _constant(e.operand))
+def _without_constant(e: ir.Expr) -> tuple[ir.Expr, int]:
+    """Return an expression without the constants that are added to it, and their sum."""
+    if isinstance(e, ir.Convert):
+        return _without_constant(e.operand)
+    if isinstance(e, ir.Binary) and e.op in "+-":
+        right, left = _constant(e.right), _constant(e.left)
+        if right is not None:
+            inner, constant = _without_constant(e.left)
+            return inner, constant + (right if e.op == "+" else -right)
+        if left is not None and e.op == "+":
+            inner, constant = _without_constant(e.right)
+            return inner, constant + left
+    return e, 0
+
+
+def _constant(e: ir.Expr) -> int | None:
+    """Return the integer that an expression is; None for another one."""
+    if isinstance(e, ir.Literal):
+        return int(e.value)
+    if isinstance(e, ir.Convert):
+        return _constant(e.operand)
+    inner = _constant(e.operand) if isinstance(e, ir.Unary) and e.op == "-" else None
+    return None if inner is None else -inner

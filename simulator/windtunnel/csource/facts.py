@@ -21,6 +21,7 @@ class Facts:
         accessed: For each object, the types of the numbers accessed in it, and whether atomically.
         escaped: The objects of which a pointer is stored in memory.
         read: The members of struct variables that are read, and not only copied with their struct.
+        written: The images that are written.
         of_file: The functions, and the variables of the file, among the objects that pointers may point to.
     """
 
@@ -30,6 +31,7 @@ class Facts:
     escaped: frozenset[str] = frozenset()
     of_file: dict[str, Node] = field(default_factory=dict, compare=False)
     read: set[str] = field(default_factory=set)
+    written: set[int] = field(default_factory=set)
 
     def storage(self, name: str, declared: CType) -> Scalar:
         """Return the type of the elements of an object."""

@@ -204,6 +204,8 @@ class Statements(Calls):
             raise node.refused(f"the variable '{node.name}' of type {kind.name}")
         made = self.new_place(node, kind, line, function)
         place: Place = Reg(made, 0, kind) if isinstance(made, Var) else made
+        if (initial is None or isinstance(kind, Record)) and any(loop.kind == "loop" for loop in self.loops):
+            self.forget(line, place)  # what it held in the iteration before
         if initial is not None:
             self._initial(node, initial, place, kind)
         self.frame.bound[node.key] = made

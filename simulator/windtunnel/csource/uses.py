@@ -72,6 +72,6 @@ class Uses:
         found = self._shuffles.get(function.key)
         if found is None:
             found = self._shuffles[function.key] = any(
-                one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in function.walk()
+                one.kind == "CALL_EXPR" and "shfl" in one.name for one in function.walk()
             )
         return found

@@ -168,16 +168,18 @@ __WT_S(float) __WT_S(double)
 __device__ int __all_sync(unsigned mask, int predicate);
 __device__ int __any_sync(unsigned mask, int predicate);
 __device__ unsigned __ballot_sync(unsigned mask, int predicate);
-__WT_D__ int __all(int p) { return __all_sync(0xffffffffu, p); }
-__WT_D__ int __any(int p) { return __any_sync(0xffffffffu, p); }
-__WT_D__ unsigned __ballot(int p) { return __ballot_sync(0xffffffffu, p); }
 __WT_D__ unsigned __activemask() { return __wt_active(); }
+__WT_D__ int __all(int p) { return __all_sync(__wt_active(), p); }
+__WT_D__ int __any(int p) { return __any_sync(__wt_active(), p); }
+__WT_D__ unsigned __ballot(int p) { return __ballot_sync(__wt_active(), p); }
 __WT_D__ unsigned __lanemask_lt() { return (1u << __wt_lane()) - 1u; }
+/* A lane, or the own one if a mask does not name it. */
+__WT_D__ int __wt_named(unsigned mask, int lane) { return mask >> lane & 1u ? lane : __wt_lane(); }
 #define __WT_MATCH(T) \
   __WT_D__ unsigned __match_any_sync(unsigned mask, T value) { \
     unsigned found = 0; \
     for (int k = 0; k < 32; ++k) { \
-      T other = __shfl_sync(mask, value, k); \
+      T other = __shfl_sync(mask, value, __wt_named(mask, k)); \
       if ((mask >> k & 1u) && other == value) found |= 1u << k; \
     } \
     return found; \
@@ -192,7 +194,7 @@ __WT_MATCH(int) __WT_MATCH(unsigned) __WT_MATCH(long long) __WT_MATCH(unsigned l
   __WT_D__ T __reduce_##NAME##_sync(unsigned mask, T value) { \
     T a = value; \
     for (int k = 0; k < 32; ++k) { \
-      T b = __shfl_sync(mask, value, k); \
+      T b = __shfl_sync(mask, value, __wt_named(mask, k)); \
       if ((mask >> k & 1u) && k != __wt_lane()) a = E; \
     } \
     return a; \

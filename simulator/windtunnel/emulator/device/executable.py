@@ -14,11 +14,10 @@ import numpy as np
 from windtunnel.core.errors import BarrierDivergence, ChecksSkippedWarning, caller
 from windtunnel.core.spec import Numbers
 from windtunnel.emulator.common.lanes import Lanes
-from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.common.launch import Launch, LockstepStalledError
 from windtunnel.emulator.common.layout import Chunk
 from windtunnel.emulator.device.number_formats import adapt_numbers, first_missing_type
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
-from windtunnel.emulator.lockstep.barriers import LockstepStalledError
 from windtunnel.emulator.lockstep.compiler import LockstepKernel, compile_lockstep
 from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
@@ -173,8 +172,9 @@ class Executable:
                 ChecksSkippedWarning,
                 *caller(),
             )
-        launch.ignores_partial_warps = not lockstep.may_diverge or blocks * threads > MAX_THREADS
-        may_stall = lockstep.has_spin_loops or lockstep.may_diverge
+        is_partial = lockstep.may_diverge or lockstep.shuffles_in_part or (lockstep.has_shuffles and threads % warp > 0)
+        launch.ignores_partial_warps = not is_partial or blocks * threads > MAX_THREADS
+        may_stall = lockstep.has_spin_loops or is_partial
         before = _Snapshot(lockstep, arguments, uninitialised, recorders) if may_stall else None
         try:
             _run_lockstep(lockstep, launch, arguments, uninitialised, recorders, sized, counting)
@@ -265,6 +265,8 @@ def _run_lockstep(
                 array.counter = None if counted is None else counted.counter
             run = kernel.run if counting is None or counted is None else counting.run
             run(Lanes(chunk), used, scalars)
+            if checked and program.awaits_copies:
+                chunk.flights.require_ended()
     if counting is not None:
         counting.finish(program, sized)
 

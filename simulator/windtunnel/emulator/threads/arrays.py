@@ -26,6 +26,7 @@ from windtunnel.emulator.races.findings import (
 from windtunnel.emulator.races.flights import Copies, Flights, check_flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.threads.clocks import Clock, ClockedAccess, Releases
+from windtunnel.emulator.threads.undefined import Undefined, require_defined
 
 _READS_TO_PRUNE = 16
 """Reads of an element above which those are looked for that a later one stands for."""
@@ -144,6 +145,7 @@ class ThreadArray:
         checked: Whether races are detected.
         recorder: Records the accessed elements, for work of other streams.
         is_shared: Whether it is in a block's shared memory.
+        is_own: Whether the thread has it alone.
     """
 
     def __init__(
@@ -159,8 +161,9 @@ class ThreadArray:
         checked: bool = False,
         recorder: FootprintRecorder | None = None,
         is_shared: bool = False,
+        is_own: bool = False,
     ) -> None:
-        self.is_shared = is_shared
+        self.is_shared, self.is_own = is_shared, is_own
         self.scopes: dict[int, tuple[int, int]] = {}
         """For each element the last thread that changed it atomically in its block only, and the line."""
         self.copies: list[Copies] = []
@@ -199,6 +202,11 @@ class ThreadArray:
         """Set an element. Raises OutOfBounds or DataRace."""
         at = self._position(thread, line, indices)
         flat, memory = self.flat, self.memory
+        undefined = isinstance(value, Undefined)
+        if undefined:
+            if not self.is_own and not self.is_shared:
+                require_defined(self.launch, thread.id, line, value)
+            value = value.value
         if self.copies:
             check_flights(self, WRITE, np.array([at]), np.array([thread.id]), line)
         if self.recorder is not None:
@@ -215,7 +223,12 @@ class ThreadArray:
             if thread.trace is not None:
                 thread.trace.extend((thread.id, line, self.number, at, 1))
         if self.uninitialised is not None:
-            self.uninitialised[at] = False
+            self.uninitialised[at] = undefined and self.is_shared
+
+    def forget(self) -> None:
+        """Let no element be set, as when the variable begins or ends its life."""
+        if self.uninitialised is not None:
+            self.uninitialised[:] = True
 
     def atomic(
         self,
@@ -229,6 +242,7 @@ class ThreadArray:
     ) -> Any:
         """Change an element and return the value before. Raises OutOfBounds, UninitializedRead or DataRace."""
         at = self._position(thread, line, indices)
+        require_defined(self.launch, thread.id, line, *values)
         if (of_block or self.scopes) and self.checked:
             self._check_scope(thread, line, at, of_block=of_block)
         if self.copies:
@@ -377,6 +391,7 @@ class ThreadArray:
     def _position(self, thread: Accessor, line: int, indices: Sequence[Any]) -> int:
         """Return the position of an element in the flat array. Raises OutOfBounds."""
         at = 0
+        require_defined(self.launch, thread.id, line, *indices)
         for index, side in zip(indices, self.shape, strict=True):
             number = int(index)
             if not 0 <= number < side:
