@@ -11,15 +11,17 @@ import numpy as np
 
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
-from windtunnel.core.results.plan import JudgedTarget, Meets
-from windtunnel.core.results.run import Measured
+from windtunnel.core.results.plan import JudgedTarget, Meets, ModelInterval
+from windtunnel.core.results.run import Measured, TokenEstimate
 from windtunnel.core.spec import changed_name
+from windtunnel.core.units import to_unit
 from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.engine.results.lost import TargetsLostError
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws, judged, lengthened, lost, repeats
 from windtunnel.scenario.arrivals import Closed
+from windtunnel.scenario.judging import measured
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
@@ -49,6 +51,8 @@ class Case:
     """Whether further runs are made where one run gives a target no interval."""
     until_lost: bool = False
     """Whether only the verdict is asked for, so that a run may end when a target is lost for certain."""
+    error_of: str | None = None
+    """Where the intervals for the error of the models are asked for: by which runs the fleet was judged."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,8 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
             replaced.setdefault(label, {})[path] = value
         setting = replace(setting, catalogue=setting.catalogue.replaced(replaced))
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
+    if case.error_of is not None:
+        return _with_model_errors(setting, case, scenario, setting.longest_s / slowest)
     run = partial(_run, setting, longest_s=setting.longest_s / slowest)
     # The interval of replications is that of their values, so they need none of their own.
     # At a higher confidence than that of a run's targets, a few redrawn runs decide nothing.
@@ -183,6 +189,19 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
             if judged_by == "longer":
                 factor = f", even in a run {setting.further} times as long"
                 targets = [replace(t, reason=t.reason + factor) if t.reason else t for t in targets]
+    return _evaluation(setting, case, scenario, outcomes, results, targets, judged_by)
+
+
+def _evaluation(
+    setting: Setting,
+    case: Case,
+    scenario: Scenario,
+    outcomes: Sequence[_Outcome],
+    results: Sequence[Measured],
+    targets: Sequence[JudgedTarget],
+    judged_by: str,
+) -> Evaluation:
+    """Return what all runs of a fleet (``outcomes``) give; ``results`` are those by which it is judged."""
     keeps_up = all(outcome.keeps_up for outcome in outcomes)
     meets = Meets(
         value=keeps_up and all(t.verdict != "missed" for t in targets),
@@ -219,6 +238,49 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         p99_s=_mean([r.latency_s.p99.value for r in results]),
         p50_s=_mean([r.latency_s.p50.value for r in results]),
         engine=outcomes[0].engine,
+    )
+
+
+def _with_model_errors(setting: Setting, case: Case, scenario: Scenario, longest_s: float) -> Evaluation:
+    """Return what is known of a fleet with the intervals for the error of the models, as ``run`` gives them.
+
+    They are those of the runs by which the fleet was judged (``case.error_of``).
+    """
+    replications = 1
+    if case.error_of == "replications":
+        replications = setting.replications if setting.replications > 1 else setting.further
+    elif case.error_of == "longer":
+        scenario = lengthened(scenario, setting.further) or scenario
+    result, recording, engine = simulation.measure_model_error(scenario, setting.catalogue, replications)
+    outcome = _Outcome(result, engine, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
+    found = _evaluation(
+        setting, case, scenario, [outcome], [result], _judged(scenario, setting, [result]), str(case.error_of)
+    )
+    intervals = [_model_interval(target, result) for target in scenario.parsed_targets()]
+    # Two more runs give the intervals.
+    return replace(found, runs=replications + 2, model_intervals=[i for i in intervals if i is not None])
+
+
+def _model_interval(target: Target, result: Measured) -> ModelInterval | None:
+    """Return the interval of a target's value for the error of the models; None if the value has none."""
+    estimate = measured(target, result) if target.is_distributed else None
+    if not isinstance(estimate, TokenEstimate) or (estimate.model_low is None and estimate.model_high is None):
+        return None
+    low, value, high = (
+        None if number is None else to_unit(number, target.unit)
+        for number in (estimate.model_low, estimate.value, estimate.model_high)
+    )
+    return ModelInterval(
+        text=target.text,
+        value=value,
+        low=low,
+        high=high,
+        limit=to_unit(target.limit, target.unit),
+        unit=target.unit,
+        comparison=target.comparison,
+        metric=target.metric,
+        statistic=target.statistic,
+        workload=target.workload,
     )
 
 

@@ -314,9 +314,10 @@ def _pod(command: EngineCommand, part_of: str, *, worker: bool = False) -> dict[
         container["resources"] = {
             "limits": {command.resource: command.devices_per_replica // command.nodes_per_replica}
         }
+    selector = {"nodeSelector": dict(command.node_selector)} if command.node_selector else {}
     return {
         "metadata": {"labels": _metadata(command, part_of)["labels"]},
-        "spec": {"containers": [container], "volumes": volumes},
+        "spec": {**selector, "containers": [container], "volumes": volumes},
     }
 
 

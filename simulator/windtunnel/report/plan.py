@@ -11,6 +11,7 @@ from windtunnel.core.results.plan import (
     ChangeEffect,
     JudgedTarget,
     LoadCurve,
+    ModelInterval,
     PlannedFleet,
     PlanResult,
     amount,
@@ -26,6 +27,7 @@ from windtunnel.report.numbers import (
     share,
     value_range,
 )
+from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import TargetLine, all_of, with_signs
 from windtunnel.report.text import WIDTH, document, table_lines
 
@@ -128,10 +130,41 @@ def uncertainty(plan: PlanResult) -> str:
             basis = f", and {error.unmeasured}" if error.unmeasured else ""
             factor = f"a factor of {error.factor:.3g} of its model"
             parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
+    intervals = _with_model_error(plan)
     slower = "".join(f" {_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device)
     inputs = f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed"
-    return f"{'; '.join(parts)}.{slower} {inputs}."
+    return f"{'; '.join(parts)}.{intervals}{slower} {inputs}."
 
+
+def _with_model_error(plan: PlanResult) -> str:
+    """Return the intervals of the targets for the error of the models as a sentence with a blank before it."""
+    found = plan.explanation.model_intervals
+    if not found:
+        return ""
+    values = " and ".join(f"{_name(i)} is {_ends(i)} (limit {_in_unit(i.limit, i.unit)})" for i in found)
+    beyond = [i for i in found if not i.within]
+    outcome = "within the limits" if len(found) > 1 else "within the limit"
+    if beyond:
+        every = len(beyond) == len(found)
+        outcome = f"so {'the targets' if every and len(found) > 1 else ' and '.join(map(_name, beyond))} may be missed"
+    error = "the error of the models and of the engine's first token"
+    return f" With {error} (90%), {values}, {outcome}."
+
+
+def _name(interval: ModelInterval) -> str:
+    of = f" of {interval.workload}" if interval.workload else ""
+    return f"{METRICS.get(interval.metric, interval.metric)} {interval.statistic or ''}".strip() + of
+
+
+def _in_unit(value: float | None, unit: str) -> str:
+    return NOTHING if value is None else quantity(value * parse_unit(unit).factor, unit)
+
+
+def _ends(interval: ModelInterval) -> str:
+    if interval.low is None or interval.high is None:
+        return f"{_in_unit(interval.low, interval.unit)} or more"
+    factor = parse_unit(interval.unit).factor
+    return value_range(interval.low * factor, interval.high * factor, interval.unit)
 
 def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     """Return what follows if a device is as slow as the end of its model's interval allows."""

@@ -214,6 +214,21 @@ def measure(
     return runs.measured, runs.recordings[0], runs.engine
 
 
+def measure_model_error(
+    scenario: Scenario, catalogue: Catalogue, replications: int
+) -> tuple[Measured, Recording, str]:
+    """Run a scenario as ``simulate`` does; return what ``measure`` returns, with intervals for the models' error.
+
+    Intervals for chance that need redrawn runs are left out. Raises InputError for an invalid scenario.
+    """
+    if scenario.stop is not None and scenario.stop.relative_error is not None:
+        result, recording = simulate(scenario, 1, "auto", catalogue)
+        return result, recording, result.engine
+    runs = _runs(scenario, replications, "auto", catalogue, None, False, "never")
+    measured, _ = with_model_error(runs.first, runs.recordings[0], runs.measured, True)
+    return measured, runs.recordings[0], runs.engine
+
+
 def _simulate(
     scenario: Scenario,
     replications: int,
