@@ -586,7 +586,7 @@ def test_each_maker_has_the_image_that_its_engine_documents_and_tpus_the_nodes_o
         assert found == f"REPLACE-ME/{engine}" and "no image of" in named(command)["device"]
     found, command = image("tpu-v6e", "generic", 4)
     assert found == "vllm/vllm-tpu:v0.19.0" and command.resource == "google.com/tpu"
-    pod = yaml.safe_load_all(files(Deployment([command], []), "x")["kubernetes.yaml"])
+    pod = yaml.safe_load_all(files(Deployment(commands=[command], unexpressed=[]), "x")["kubernetes.yaml"])
     (selector,) = [d["spec"]["template"]["spec"]["nodeSelector"] for d in pod if d and d["kind"] == "Deployment"]
     assert selector == {
         "cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice", "cloud.google.com/gke-tpu-topology": "2x2",

@@ -36,7 +36,8 @@ from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
 from windtunnel.report import plan_page
-from windtunnel.scenario.read import scenario_from_data
+from windtunnel.scenario.changes import apply_change
+from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
 from windtunnel.simulation.run import measure, prepare_run, simulate
 from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
@@ -476,3 +477,41 @@ def test_a_slower_fleet_that_cannot_do_its_work_has_no_upper_end_and_may_miss_it
     interval = ModelInterval("ttft p95 <= 1 s", 0.4, 0.2, None, 1.0, "s", "<=", "ttft", "p95", None)
     assert not interval.within and replace(interval, high=0.9).within and not replace(interval, high=1.1).within
     assert replace(interval, comparison=">=", low=1.1).within
+
+
+SEARCH = {"policy.batch.tokens": [256, 512], "fleet[*].group.tensor": [1, 2], "models.chat.weights": ["bfloat16", "fp8"]}
+SCALED = {
+    "fleet": [{"device": "server", "name": "small", "price": "1 USD/h"}, {"device": "server", "price": "3 USD/h"}],
+    "models": {},
+    "workload": [
+        {"name": "calls", "arrivals": {"process": "poisson", "rate": "300 /s"},
+         "ops": [{"service": {"distribution": "exponential", "mean": "4 ms"}}]}
+    ],
+    "autoscale": [{"entry": "small", "min": 1, "max": 4, "up": {"queue_per_device": 1}, "every": "1 s", "provisioning": "1 s"}],
+    "policy": "fifo", "stop": {"jobs": 3000}, "targets": ["latency p95 <= 40 ms"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"plan": {**CHAT["plan"], "search": SEARCH, "simulations": 6}}, {**SCALED, "plan": {"loads": []}}],
+    ids=["searched", "scaled"],
+)
+def test_the_command_for_the_recommended_fleet_alone_gives_the_figures_of_the_plan_to_the_digit(
+    keys: dict[str, Any],
+) -> None:
+    answer = searched(**keys)
+    best = answer.fleets[answer.recommended]
+    words = report.run_command(answer, "chat.yaml", ["--seed", "1"]).split()
+    assert words[:5] == ["windtunnel", "run", "chat.yaml", "--seed", "1"] and answer.changes
+    document = scenario_from_data({**CHAT, **keys}).document
+    for change in answer.changes:
+        apply_change(document, change)
+    replications = int(words[words.index("--replications") + 1]) if "--replications" in words else 1
+    assert (replications > 1) == (best.judged_by == "replications")
+    run, _ = simulate(check_scenario(document), replications, "auto", KNOWN)
+    assert [t.value for t in best.targets] == [t.value for t in run.targets]
+    assert (best.power_w, best.cost_usd_per_h) == (run.average_power_w, run.cost_usd_per_h)
+    assert best.usd_per_million_output_tokens == (
+        None if run.serving is None else run.serving.cost_per_million_usd.output
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
@@ -118,6 +119,14 @@ def recommendation(plan: PlanResult) -> str:
     if not best.meets.confidence:
         return f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
     return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}"
+
+
+def run_command(plan: PlanResult, scenario: str, options: Sequence[str] = ()) -> str:
+    """Return the command that simulates the recommended fleet; ``options`` are those that the plan was given."""
+    words = ["windtunnel", "run", scenario, *options, *(word for change in plan.changes for word in ("--set", change))]
+    if plan.fleets[plan.recommended].judged_by == "replications":
+        words += ["--replications", str(plan.replications if plan.replications > 1 else plan.further)]
+    return shlex.join(words)
 
 
 def uncertainty(plan: PlanResult) -> str:

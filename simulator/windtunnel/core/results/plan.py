@@ -616,5 +616,9 @@ class PlanResult(Result):
     scenario: Mapping[str, object]
     versions: Mapping[str, str]
     has_continuous_batches: bool = field(metadata=HIDDEN)
+    further: int = field(metadata=HIDDEN)
+    """The number of runs of a fleet of which one run gives a target no interval."""
+    changes: Sequence[str]
+    """The ``PATH=VALUE`` of ``--set`` that make the scenario that of the recommended fleet; empty without one."""
     listed: Sequence[int] = field(metadata=HIDDEN)
     """The indices of the fleets that text and report list."""
