@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from windtunnel.app import deploy as deploying_app
 from windtunnel.app import plan as planner
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
@@ -597,3 +598,15 @@ def test_each_maker_has_the_image_that_its_engine_documents_and_tpus_the_nodes_o
 def test_an_engine_of_one_maker_is_refused_on_the_devices_of_another() -> None:
     with pytest.raises(InputError, match="TensorRT-LLM runs on devices of NVIDIA only, and mi300x is one of AMD"):
         deployed(**{"fleet[0]": {"device": "mi300x", "engine": "trtllm"}})
+
+
+def test_a_folder_holds_no_script_of_an_earlier_fleet_and_keeps_what_is_not_ours(tmp_path: Path) -> None:
+    named = {"fleet[0].engine": "trtllm", "fleet[0].name": "kubernetes"}
+    first = deploying_app.save(deployed(**named), "one", tmp_path)
+    names = {path.name for path in first}
+    assert names == {"kubernetes-2.sh", "kubernetes-2.yaml", "kubernetes.yaml"}
+    own = tmp_path / "deploy" / "values.yaml"
+    own.write_text("mine: 1\n")
+    again = deploying_app.save(deployed(), "two", tmp_path)
+    assert {path.name for path in own.parent.iterdir()} == {*(path.name for path in again), "values.yaml"}
+    assert deploying_app.save(None, "none", tmp_path) == [] and [*own.parent.iterdir()] == [own]

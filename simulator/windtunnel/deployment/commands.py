@@ -50,14 +50,17 @@ def deployment(run: PreparedRun, counts: Mapping[int, int] | None = None) -> Dep
 
 
 def _names(names: Sequence[str]) -> list[str]:
-    """Return the names as labels of DNS, which are those of files and of objects in Kubernetes, each once."""
+    """Return the names as labels of DNS, which are those of files and of objects in Kubernetes, each once.
+
+    None is that of a file for all entries.
+    """
     found: list[str] = []
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50].rstrip("-") or "entry"
         plain = plain if plain[0].isalpha() else f"entry-{plain}"
         number = 2
         unique = plain
-        while unique in found:
+        while unique in (*found, "kubernetes", "disaggregated"):
             unique, number = f"{plain}-{number}", number + 1
         found.append(unique)
     return found
