@@ -464,6 +464,10 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
         assert (interval.value, interval.low, interval.high) == (told.value, told.model_low, told.model_high)
     ttft, tpot = intervals
     assert ttft.high is not None and ttft.value is not None and tpot.high is not None and tpot.value is not None
+    # The row of the change and the interval are of the same steps, the engine's own time included.
+    (slower,) = [c for c in found.explanation.changes if c.device is not None]
+    assert slower.binding is not None and slower.binding.text == tpot.text
+    assert slower.binding.value == pytest.approx(tpot.high, rel=1e-9)
     assert ttft.high / ttft.value > 1.5 * tpot.high / tpot.value, "the first token is less certain than a step"
     assert "the engine's first token (90%), TTFT p95 is" in report.uncertainty(found)
     beyond = replace(ttft, limit=0.9 * ttft.high)
@@ -479,7 +483,11 @@ def test_a_slower_fleet_that_cannot_do_its_work_has_no_upper_end_and_may_miss_it
     assert replace(interval, comparison=">=", low=1.1).within
 
 
-SEARCH = {"policy.batch.tokens": [256, 512], "fleet[*].group.tensor": [1, 2], "models.chat.weights": ["bfloat16", "fp8"]}
+SEARCH = {
+    "policy.batch.tokens": [256, 512],
+    "fleet[*].group.tensor": [1, 2],
+    "models.chat.weights": ["bfloat16", "fp8"],
+}
 SCALED = {
     "fleet": [{"device": "server", "name": "small", "price": "1 USD/h"}, {"device": "server", "price": "3 USD/h"}],
     "models": {},

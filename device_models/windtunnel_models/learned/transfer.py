@@ -128,8 +128,8 @@ def transferred_values(
     Those that the device itself states (``stated``) are returned as they are, in the same order as the others.
 
     ``carried`` expresses a relative's value for the device in question, given its path. The range of each value is that
-    of the relatives, and at least a fifth in either direction, up to what is ``largest`` for a parameter; a value of a similar board of the same die has none, nor
-    one of another board that holds as it is.
+    of the relatives, and at least a fifth in either direction; a value of a similar board of the same die has none, nor
+    one of another board that holds as it is. No value exceeds that of its parameter in ``largest``.
     Where the error of the whole prediction was found by leaving out whole devices (``TransferredResidual``), that error
     includes this range.
     """

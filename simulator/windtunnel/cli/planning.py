@@ -87,7 +87,10 @@ def plan(
 
         click.echo(text(result))
         if result.fleets:
-            options = [*(word for c in changes for word in ("--set", c)), *(w for h in hypothetical for w in ("--with", h))]
+            options = [
+                *(word for c in changes for word in ("--set", c)),
+                *(w for h in hypothetical for w in ("--with", h)),
+            ]
             options += [] if seed is None else ["--seed", str(seed)]
             options += [word for folder in catalogs for word in ("--catalog", folder)]
             click.echo(f"This fleet alone: {run_command(result, str(scenario), options)}")

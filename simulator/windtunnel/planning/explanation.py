@@ -256,9 +256,8 @@ def _model_error_sentence(intervals: Sequence[ModelInterval]) -> str:
     parts = [f"{i.text}: {evaluating.shown(i.value, i.unit)}, 90% interval {_ends(i)}" for i in intervals]
     beyond = [i.text for i in intervals if not i.within]
     outcome = f"; not within the limit throughout: {'; '.join(beyond)}" if beyond else "; all within their limits"
-    return (
-        f"Error of the models, with that of the engine's first token, for the same requests: {'; '.join(parts)}{outcome}"
-    )
+    of = "Error of the models, with that of the engine's first token, for the same requests"
+    return f"{of}: {'; '.join(parts)}{outcome}"
 
 
 def _ends(interval: ModelInterval) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -43,6 +43,8 @@ class Case:
     counts: Counts
     load: float = 1.0
     speeds: tuple[float, ...] = ()
+    step_times: tuple[float, ...] = ()
+    """A factor for each entry on the time of its steps, the engine's own time included."""
     prompt: float = 1.0
     output: float = 1.0
     values: tuple[tuple[str, str, float], ...] = ()
@@ -155,10 +157,12 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         for label, path, value in case.values:
             replaced.setdefault(label, {})[path] = value
         setting = replace(setting, catalogue=setting.catalogue.replaced(replaced))
-    slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
+    speeds = case.speeds or tuple(1.0 / factor for factor in case.step_times)
+    slowest = min([speed for speed, n in zip(speeds, case.counts, strict=bool(speeds)) if n], default=1.0)
     if case.error_of is not None:
         return _with_model_errors(setting, case, scenario, setting.longest_s / slowest)
-    run = partial(_run, setting, longest_s=setting.longest_s / slowest)
+    steps = [factor for factor, n in zip(case.step_times, case.counts, strict=bool(case.step_times)) if n]
+    run = partial(_run, setting, longest_s=setting.longest_s / slowest, step_times=dict(enumerate(steps)))
     # The interval of replications is that of their values, so they need none of their own.
     # At a higher confidence than that of a run's targets, a few redrawn runs decide nothing.
     decided: When = "decided" if setting.confidence <= CONFIDENCE else "met"
@@ -315,9 +319,17 @@ def _stopped(setting: Setting, case: Case, scenario: Scenario, error: TargetsLos
 
 
 def _run(
-    setting: Setting, scenario: Scenario, longest_s: float, redrawn: When, *, until_lost: bool = False
+    setting: Setting,
+    scenario: Scenario,
+    longest_s: float,
+    redrawn: When,
+    *,
+    step_times: Mapping[int, float],
+    until_lost: bool = False,
 ) -> _Outcome:
-    result, recording, engine = simulation.measure(scenario, setting.catalogue, redrawn=redrawn, until_lost=until_lost)
+    result, recording, engine = simulation.measure(
+        scenario, setting.catalogue, redrawn=redrawn, until_lost=until_lost, step_times=step_times
+    )
     return _Outcome(result, engine, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
 
 

@@ -169,7 +169,9 @@ def _yaml(data: object) -> str:
 
 
 def _options(command: EngineCommand) -> str:
-    return document(_comments([f"{_OPTIONS_OF} {command.title} for {command.name}.sh."])) + _yaml(_plain(command.options))
+    return document(_comments([f"{_OPTIONS_OF} {command.title} for {command.name}.sh."])) + _yaml(
+        _plain(command.options)
+    )
 
 
 def _plain(options: Mapping[str, object]) -> dict[str, object]:

@@ -37,6 +37,8 @@ _MAX_WIDTH = 120
 _ENTRIES_NAMED = 6
 """Entries whose limits are listed one by one although they are equal."""
 
+_UNMOVED = 1e-4
+"""The relative change of a step that is shown as none."""
 _PROOFS = {
     "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the lower bound",
     "monotone": (
@@ -142,7 +144,7 @@ def uncertainty(plan: PlanResult) -> str:
     intervals = _with_model_error(plan)
     slower = "".join(f" {_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device)
     inputs = f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed"
-    return f"{'; '.join(parts)}.{intervals}{slower} {inputs}."
+    return with_signs(f"{'; '.join(parts)}.{intervals}{slower} {inputs}.")
 
 
 def _with_model_error(plan: PlanResult) -> str:
@@ -174,6 +176,7 @@ def _ends(interval: ModelInterval) -> str:
         return f"{_in_unit(interval.low, interval.unit)} or more"
     factor = parse_unit(interval.unit).factor
     return value_range(interval.low * factor, interval.high * factor, interval.unit)
+
 
 def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     """Return what follows if a device is as slow as the end of its model's interval allows."""
@@ -282,10 +285,13 @@ def assumptions_summary(plan: PlanResult) -> str | None:
     found = plan.explanation.assumptions
     if found is None:
         return None
+    others = f"each of the other {found.others:,} moves it by at most {share(found.others_step)}"
+    if found.others_step < _UNMOVED:
+        others = f"the other {found.others:,} do not move it"
     return (
         f"{with_signs(found.target)} with each input at the low and at the high end of its stated range, "
         f"{plural(found.simulations, 'run')} in all. The inputs are those that move the time of a representative step "
-        f"most; each of the other {found.others:,} moves it by at most {share(found.others_step)}."
+        f"most; {others}."
     )
 
 
