@@ -55,7 +55,7 @@ def save(result: PlanResult, folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = write_texts(folder, {"plan.json": result_json(result), "plan.html": render(result)})
-    return paths if result.deployment is None else [*paths, *deploy.save(result.deployment, result.name, folder)]
+    return [*paths, *deploy.save(result.deployment, result.name, folder)]
 
 
 __all__ = ["plan", "save"]

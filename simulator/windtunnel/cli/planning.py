@@ -83,9 +83,17 @@ def plan(
     if form == "json":
         print_json(result)
     else:
-        from windtunnel.report.plan import text
+        from windtunnel.report.plan import run_command, text
 
         click.echo(text(result))
+        if result.fleets:
+            options = [
+                *(word for c in changes for word in ("--set", c)),
+                *(w for h in hypothetical for w in ("--with", h)),
+            ]
+            options += [] if seed is None else ["--seed", str(seed)]
+            options += [word for folder in catalogs for word in ("--catalog", folder)]
+            click.echo(f"This fleet alone: {run_command(result, str(scenario), options)}")
         print_written(paths)
     if not result.fleets:
         sys.exit(1)

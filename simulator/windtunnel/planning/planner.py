@@ -24,7 +24,7 @@ from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
-from windtunnel.planning.choices import Choice, Choices, values_text
+from windtunnel.planning.choices import Choice, Choices, recommended_changes, values_text
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.load_curve import first_cases, load_curve, rate_points
 from windtunnel.planning.reasons import Reasons
@@ -277,6 +277,8 @@ class Planner:
             deployment=None if best is None else deployment(about.run, dict(enumerate(best.counts))),
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),
+            further=about.simulator.setting.further,
+            changes=[] if best is None else recommended_changes(self.scenario, about.choice, best.counts),
             has_continuous_batches=not isinstance(policy, str) and isinstance(policy.batch, ContinuousBatch),
             listed=evaluating.notable(fleets, self.options.fleets),
         )

@@ -367,6 +367,32 @@ class Assumptions(Result):
 
 
 @dataclass(frozen=True)
+class ModelInterval(Result):
+    """The 90% interval for the error of the models of a target's value, as ``run`` states it of the same fleet.
+
+    It contains the error of an engine's time to the first token. Numbers are in ``unit``. ``low`` and ``high`` are None
+    where there is no such end: a fleet whose steps are as slow as the models allow may not complete its work.
+    """
+
+    text: str
+    value: float | None
+    low: float | None
+    high: float | None
+    limit: float
+    unit: str
+    comparison: str
+    metric: str
+    statistic: str | None
+    workload: str | None
+
+    @property
+    def within(self) -> bool:
+        """Whether the target is met throughout the interval."""
+        worse = self.high if self.comparison == "<=" else self.low
+        return worse is not None and (worse <= self.limit if self.comparison == "<=" else worse >= self.limit)
+
+
+@dataclass(frozen=True)
 class PriceOfConfidence(Result):
     """The best fleet by value where it does not meet the targets with confidence for its ``doubts``, and what does."""
 
@@ -426,6 +452,8 @@ class Explanation(Result):
     price_of_confidence: PriceOfConfidence | None
     next_cheapest: CheaperFleet | None
     changes: Sequence[ChangeEffect]
+    model_intervals: Sequence[ModelInterval] = ()
+    """Those of the recommended fleet's targets of times of requests; empty where nothing generates tokens."""
     prices: Sequence[PriceEffect] = ()
     """Empty unless the objective is the cost."""
     assumptions: Assumptions | None = None
@@ -588,5 +616,9 @@ class PlanResult(Result):
     scenario: Mapping[str, object]
     versions: Mapping[str, str]
     has_continuous_batches: bool = field(metadata=HIDDEN)
+    further: int = field(metadata=HIDDEN)
+    """The number of runs of a fleet of which one run gives a target no interval."""
+    changes: Sequence[str]
+    """The ``PATH=VALUE`` of ``--set`` that make the scenario that of the recommended fleet; empty without one."""
     listed: Sequence[int] = field(metadata=HIDDEN)
     """The indices of the fleets that text and report list."""

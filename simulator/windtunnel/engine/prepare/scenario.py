@@ -309,7 +309,16 @@ def _replica(scenario: Scenario, number: int, device: Device) -> Replica:
     stated = entry.batch
     size, tokens, memory = (0, 0, 0.0) if stated is None else (stated.size, stated.tokens, stated.memory)
     limits = Batch("continuous", size or 0, tokens=tokens or 0, memory=memory or 0.0)
-    return Replica(device, group, scenario.engine_of(number), entry.node.devices, limits)
+    engine = scenario.engine_of(number)
+    if engine.makers and device.spec.vendor not in engine.makers:
+        makers = " and ".join(engine.makers)
+        raise InputError(
+            f"{engine.doc.split(' with ')[0]} runs on devices of {makers} only, and {device.label} is one of "
+            f"{device.spec.vendor}",
+            where=scenario.where("fleet", number, "engine"),
+            expected="one of vllm, sglang, generic",
+        )
+    return Replica(device, group, engine, entry.node.devices, limits)
 
 
 def _check_chips(scenario: Scenario, classes: Sequence[FleetClass], rules: Mapping[int, Autoscale]) -> None:
