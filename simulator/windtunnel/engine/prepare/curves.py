@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from windtunnel.core.recording import IntArray
 from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.prepare.step_inputs import Described
 
 
 def thinned(grid: FloatArray, dense: float, apart: float = 0.06) -> IntArray:
@@ -84,7 +85,7 @@ def prompt_scores(tokens: float, window: float) -> float:
 
 @dataclass(frozen=True)
 class StepTables:
-    """The tables of ``DecoderCosts``, under the same names: what takes time to compute."""
+    """The tables of ``DecoderCosts``, and what describes them, under the same names: what takes time to compute."""
 
     linear: FloatArray
     copy: FloatArray
@@ -93,3 +94,4 @@ class StepTables:
     prefill: FloatArray
     windows: FloatArray
     adapted: FloatArray
+    described: Described = field(default_factory=Described)

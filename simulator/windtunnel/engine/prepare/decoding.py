@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -28,27 +27,37 @@ from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.serving_engine import divided_decoder
 from windtunnel.core.speculation import PASS_HOST_SHARE
 from windtunnel.core.step import Amount, DraftPasses, EngineTimes, Part
 from windtunnel.core.step_cost import (
     MICROBATCH_TOKENS,
     IntArray,
-    StepLoad,
     causal_scores,
-    step_cost,
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare import curves
 from windtunnel.engine.prepare.curves import between, block_ends, coarsely, interpolated, prompt_scores, thinned
 from windtunnel.engine.prepare.replica import Replica
+from windtunnel.engine.prepare.step_inputs import (
+    Described,
+    divided_on,
+    step_accuracy,
+    step_context,
+    step_engine,
+    step_sources,
+)
 from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
 """The distance in tokens between the points of the attention tables; values between them are interpolated."""
 WITHOUT_WINDOW = 2.0**40
 """The window of attention without one (tokens)."""
+
+
+def mean_context(longest: int) -> float:
+    """Return the mean context of sequences whose longest one has ``longest`` tokens, a point of the tables."""
+    return -(-longest // CONTEXT_GRAIN) * CONTEXT_GRAIN / 2.0
 
 
 class DecoderCosts:
@@ -95,15 +104,9 @@ class DecoderCosts:
         self._flat: dict[str, FloatArray] = {}
         self.group.check(self.model)
         self._check_contexts(longest)
-        # Kernels of engines were measured launched one by one or in a graph, and the host is no part of device time.
-        engine = replica.engine if model.dispatch != "device" else None
-        self._engine = engine
-        self.divided = divided_decoder(
-            self.device, self.model, self.group, engine, replica.devices_per_node, model.speculation
-        )
-        if model.adapters is not None:
-            self.divided = replace(self.divided, adapter_rank=model.adapters.rank)
-        self.context = {"dispatch": model.dispatch, "clock": model.clock}
+        self._engine = step_engine(replica, model)
+        self.divided = divided_on(replica, model)
+        self.context = step_context(model)
         self._parts = list(self.divided.every_part())
         missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})
         if missing:
@@ -113,6 +116,7 @@ class DecoderCosts:
             )
         grid = np.arange(0, longest + 2 * CONTEXT_GRAIN, CONTEXT_GRAIN, dtype=np.float64)
         grid[0] = 1.0
+        self.described = Described() if like is None else like.described
         self.beside = Beside(model.speculation, model.adapters)
         self.memory = decoder_memory(
             self.model,
@@ -249,8 +253,7 @@ class DecoderCosts:
     @property
     def tokens_per_step(self) -> float:
         """The expected number of tokens that a decoding sequence produces in a step."""
-        speculation = self.served.speculation
-        return 1.0 if speculation is None else speculation.expected_tokens
+        return 1.0 if self.served.speculation is None else self.served.speculation.expected_tokens
 
     @property
     def drafting_host_s(self) -> float:
@@ -271,23 +274,19 @@ class DecoderCosts:
     @property
     def stage_share(self) -> float:
         """The share of the layers that the largest pipeline stage has."""
-        depth = self.model.layer_count
-        return -(-depth // self.group.pipeline) / depth
+        return -(-self.model.layer_count // self.group.pipeline) / self.model.layer_count
 
     @property
     def operations(self) -> frozenset[str]:
         """The names of the operations in a step."""
         return frozenset(part.op.name for part in self._parts)
 
-    @cached_property
+    @property
     def sources(self) -> Mapping[str, SourcedValue]:
         """Every number on which the costs depend, by name."""
-        sources: dict[str, SourcedValue] = {}
-        for part in self._parts:
-            has_context = any(column.name == "kv_tokens" for column in part.op.columns)
-            more = {"kv_tokens": np.ones(1)} if has_context else None
-            sources.update(self.device.sources(part.rows(np.ones(1), self.context, more)))
-        return sources
+        if self.described.sources is None:
+            self.described.sources = step_sources(self.device, self._parts, self.context)
+        return self.described.sources
 
     @property
     def engine_sources(self) -> Mapping[str, SourcedValue]:
@@ -299,19 +298,13 @@ class DecoderCosts:
             found["adapters.kernel_time"] = KERNEL_TIME
         return found
 
-    @cached_property
+    @property
     def accuracy(self) -> ModelAccuracy:
-        """The accuracy of the time of a step: the widest interval of three steps with a few and with many sequences."""
-        most = self.head.shape[1] - 1
-        sequences = np.unique([1, -(-most // 2), most]).astype(np.float64)
-        context = np.full(sequences.shape, (self.decode.shape[2] - 2) * CONTEXT_GRAIN / 2.0)
-        none = np.zeros(sequences.shape)
-        cost = step_cost(self.device, self.divided, StepLoad(sequences, context, none, none), self.context)
-        ratios = np.maximum(cost.duration_high_s / cost.duration_s, cost.duration_s / cost.duration_low_s)
-        bases = {self.device.accuracy_of(name).basis for name in self.operations}
-        basis = next(word for word in ("formula", "transfer", "measured") if word in bases)
-        text = "the intervals of its parts: errors of one operation add, those of different operations are independent"
-        return ModelAccuracy("step", basis, text, error_factor=float(ratios.max()))
+        """The accuracy of the time of a step."""
+        if self.described.accuracy is None:
+            context = mean_context((self.decode.shape[2] - 2) * CONTEXT_GRAIN)
+            self.described.accuracy = step_accuracy(self.replica, self.served, self.largest, context)
+        return self.described.accuracy
 
     def flat(self, table: str) -> FloatArray:
         """Return a table as a contiguous array of shape (n,), seconds before joules; always the same object."""
@@ -322,9 +315,8 @@ class DecoderCosts:
     @property
     def table_bytes(self) -> int:
         """The size of the tables in memory (bytes)."""
-        return sum(
-            table.nbytes for table in (self.linear, self.copy, self.head, self.decode, self.prefill, self.adapted)
-        )
+        tables = self.linear, self.copy, self.head, self.decode, self.prefill, self.adapted
+        return sum(table.nbytes for table in tables)
 
     @property
     def idle_power_w(self) -> float:
@@ -457,25 +449,33 @@ class DecoderCosts:
         Returns:
             The seconds until the first token, the seconds in total, and the joules above idle of both.
         """
-        grid = np.arange(self.decode.shape[2]) * float(CONTEXT_GRAIN)
-        grid[0] = 1.0
         lengths, place = np.unique(prompts.astype(np.int64), return_inverse=True)
         read = self._reading_alone(lengths)[:, place]
         total = np.empty_like(read)
-        for i in (0, 1):
-            # Every later token is one step, with a context that is longer by one token each time.
-            positions = np.arange(1, self.decode.shape[2] * CONTEXT_GRAIN)
-            step_s = np.interp(positions, grid, self.decode[i, 1])
-            running = np.concatenate([[0.0, 0.0], np.cumsum(step_s)])
-            start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
-            stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
-            steps, own = np.maximum(outputs - 1, 0), self.query_tokens
+        last = self._attending_alone.shape[1] - 1
+        start = np.minimum(prompts.astype(np.int64) + 1, last)
+        stop = np.minimum((prompts + outputs).astype(np.int64), last)
+        steps, own = np.maximum(outputs - 1, 0), self.query_tokens
+        for i, running in enumerate(self._attending_alone):
             one = self.linear[i, own] + self.head[i, own] + self._of_copy(1, [], 1)[i]
             decoded = steps * one + (running[stop] - running[start])
             total[i] = read[i] + self.times.decode * decoded / self.tokens_per_step
         host_s = self.times.host_s + self.times.host_sequence_s + self.drafting_host_s
-        total[0] += np.maximum(outputs - 1, 0) * host_s / self.tokens_per_step
+        total[0] += steps * host_s / self.tokens_per_step
         return read[0], total[0], read[1], total[1]
+
+    @cached_property
+    def _attending_alone(self) -> FloatArray:
+        """What ``decode`` adds up to in the steps of one sequence with contexts of 1, 2, ... tokens.
+
+        Every token is one step, with a context that is longer by one token each time. The shape is (2, contexts + 2),
+        and the sums begin at index 2.
+        """
+        grid = np.arange(self.decode.shape[2]) * float(CONTEXT_GRAIN)
+        grid[0] = 1.0
+        positions = np.arange(1, self.decode.shape[2] * CONTEXT_GRAIN)
+        rows = [np.cumsum(np.interp(positions, grid, self.decode[i, 1])) for i in (0, 1)]
+        return np.stack([np.concatenate([[0.0, 0.0], row]) for row in rows])
 
     def _reading_alone(self, prompts: IntArray) -> FloatArray:
         """Return ``reading`` of each prompt alone, shape (2, prompts): the same as ``step`` of each of its chunks."""
