@@ -37,7 +37,15 @@ from windtunnel.core.step_cost import (
 )
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare import curves
-from windtunnel.engine.prepare.curves import between, block_ends, coarsely, interpolated, prompt_scores, thinned
+from windtunnel.engine.prepare.curves import (
+    ByNumber,
+    between,
+    block_ends,
+    coarsely,
+    interpolated,
+    prompt_scores,
+    thinned,
+)
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.engine.prepare.step_inputs import (
     Described,
@@ -102,6 +110,7 @@ class DecoderCosts:
         self._coarseness = coarseness
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
+        self._by_length = ByNumber()
         self.group.check(self.model)
         self._check_contexts(longest)
         self._engine = step_engine(replica, model)
@@ -449,8 +458,7 @@ class DecoderCosts:
         Returns:
             The seconds until the first token, the seconds in total, and the joules above idle of both.
         """
-        lengths, place = np.unique(prompts.astype(np.int64), return_inverse=True)
-        read = self._reading_alone(lengths)[:, place]
+        read = self._by_length(prompts.astype(np.int64), self._reading_alone)
         total = np.empty_like(read)
         last = self._attending_alone.shape[1] - 1
         start = np.minimum(prompts.astype(np.int64) + 1, last)
