@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class Aside:
     """What may be done on other processors, and what is done as soon as the first replication is recorded.
 
-    ``processes``: the number of processes that share the pricing of decoders and repeated runs. ``recorded`` is called with the first replication's
-    recording, whose statistics are computed afterwards.
+    ``processes``: the number of processes that share the pricing of decoders and repeated runs. ``recorded`` is called
+    with the first replication's recording, whose statistics are computed afterwards.
     """
 
     processes: int = 1

@@ -36,25 +36,9 @@ from windtunnel.core.step_cost import (
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare import curves
-from windtunnel.engine.prepare.curves import (
-    ByNumber,
-    between,
-    block_ends,
-    coarsely,
-    interpolated,
-    prompt_scores,
-    thinned,
-)
+from windtunnel.engine.prepare import curves, step_inputs
+from windtunnel.engine.prepare.curves import between, block_ends, coarsely, interpolated, prompt_scores, thinned
 from windtunnel.engine.prepare.replica import Replica
-from windtunnel.engine.prepare.step_inputs import (
-    Described,
-    divided_on,
-    step_accuracy,
-    step_context,
-    step_engine,
-    step_sources,
-)
 from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
@@ -110,12 +94,12 @@ class DecoderCosts:
         self._coarseness = coarseness
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
-        self._by_length = ByNumber()
+        self._by_length = curves.ByNumber()
         self.group.check(self.model)
         self._check_contexts(longest)
-        self._engine = step_engine(replica, model)
-        self.divided = divided_on(replica, model)
-        self.context = step_context(model)
+        self._engine = step_inputs.step_engine(replica, model)
+        self.divided = step_inputs.divided_on(replica, model)
+        self.context = step_inputs.step_context(model)
         self._parts = list(self.divided.every_part())
         missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})
         if missing:
@@ -125,7 +109,7 @@ class DecoderCosts:
             )
         grid = np.arange(0, longest + 2 * CONTEXT_GRAIN, CONTEXT_GRAIN, dtype=np.float64)
         grid[0] = 1.0
-        self.described = Described() if like is None else like.described
+        self.described = step_inputs.Described() if like is None else like.described
         self.beside = Beside(model.speculation, model.adapters)
         self.memory = decoder_memory(
             self.model,
@@ -262,7 +246,8 @@ class DecoderCosts:
     @property
     def tokens_per_step(self) -> float:
         """The expected number of tokens that a decoding sequence produces in a step."""
-        return 1.0 if self.served.speculation is None else self.served.speculation.expected_tokens
+        speculation = self.served.speculation
+        return 1.0 if speculation is None else speculation.expected_tokens
 
     @property
     def drafting_host_s(self) -> float:
@@ -283,7 +268,8 @@ class DecoderCosts:
     @property
     def stage_share(self) -> float:
         """The share of the layers that the largest pipeline stage has."""
-        return -(-self.model.layer_count // self.group.pipeline) / self.model.layer_count
+        depth = self.model.layer_count
+        return -(-depth // self.group.pipeline) / depth
 
     @property
     def operations(self) -> frozenset[str]:
@@ -294,7 +280,7 @@ class DecoderCosts:
     def sources(self) -> Mapping[str, SourcedValue]:
         """Every number on which the costs depend, by name."""
         if self.described.sources is None:
-            self.described.sources = step_sources(self.device, self._parts, self.context)
+            self.described.sources = step_inputs.step_sources(self.device, self._parts, self.context)
         return self.described.sources
 
     @property
@@ -312,7 +298,7 @@ class DecoderCosts:
         """The accuracy of the time of a step."""
         if self.described.accuracy is None:
             context = mean_context((self.decode.shape[2] - 2) * CONTEXT_GRAIN)
-            self.described.accuracy = step_accuracy(self.replica, self.served, self.largest, context)
+            self.described.accuracy = step_inputs.step_accuracy(self.replica, self.served, self.largest, context)
         return self.described.accuracy
 
     def flat(self, table: str) -> FloatArray:
@@ -324,8 +310,9 @@ class DecoderCosts:
     @property
     def table_bytes(self) -> int:
         """The size of the tables in memory (bytes)."""
-        tables = self.linear, self.copy, self.head, self.decode, self.prefill, self.adapted
-        return sum(table.nbytes for table in tables)
+        return sum(
+            table.nbytes for table in (self.linear, self.copy, self.head, self.decode, self.prefill, self.adapted)
+        )
 
     @property
     def idle_power_w(self) -> float:
