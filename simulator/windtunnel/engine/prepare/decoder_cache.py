@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import zip_longest
 
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.device import ModelAccuracy
@@ -131,10 +132,11 @@ def receive_tables(tables: Known) -> None:
     _received.update(tables)
 
 
-def price_together(wanted: Sequence[Wanted], processes: int) -> None:
-    """Compute tables that will be asked for, and what describes them, in this process and copies of it.
+def price_together(wanted: Sequence[Wanted], processes: int, *, accuracies: bool) -> None:
+    """Compute tables that will be asked for, and their sources, in this process and copies of it.
 
-    What cannot be computed is left out: whoever asks for it gets the error.
+    ``accuracies``: the accuracies will be asked for too. What cannot be computed is left out: whoever asks for it gets
+    the error.
     """
     missing = list({w.key: w for w in wanted if w.key not in _cache.get(w.coarseness, {})}.values())
     if processes < 2 or not missing:
@@ -151,10 +153,11 @@ def price_together(wanted: Sequence[Wanted], processes: int) -> None:
             return _tables(costs)
         return None
 
-    found = shared(compute, range(2 * count), processes)
-    for of, tables, accuracy in zip(missing, found[:count], found[count:], strict=True):
-        if isinstance(tables, StepTables) and isinstance(accuracy, ModelAccuracy):
-            tables.described.accuracy = accuracy
+    found = shared(compute, range(2 * count if accuracies else count), processes)
+    for of, tables, accuracy in zip_longest(missing, found[:count], found[count:]):
+        if isinstance(tables, StepTables):
+            if isinstance(accuracy, ModelAccuracy):
+                tables.described.accuracy = accuracy
             if of.key not in _cache.get(of.coarseness, {}):
                 _received[of.key.replica, of.step] = tables
 

@@ -68,6 +68,7 @@ def prepare(
     executors: Mapping[int, Executor] | None = None,
     original: PreparedRun | None = None,
     processes: int = 1,
+    accuracies: bool = True,
 ) -> PreparedRun:
     """Return ``scenario`` on ``devices`` under ``policy`` in the form that the engines use.
 
@@ -81,6 +82,7 @@ def prepare(
         executors: The executors of fleet entries that are real devices, by the number of the entry.
         original: A run of the same scenario with another seed, from whose traces the arrivals are redrawn.
         processes: The number of processes that share the pricing of decoders.
+        accuracies: Whether they also compute the accuracies of the decoders' steps, because these will be asked for.
 
     Raises:
         InputError: for every error that can be found before the run, such as a job that no device can execute or has
@@ -92,7 +94,7 @@ def prepare(
     check_needs(scenario, policy, classes)
     of_contexts = workloads if original is None else original.workloads
     compiled, preferences, excluded = _compiled(
-        scenario, policy, classes, workloads, preference, of_contexts, processes
+        scenario, policy, classes, workloads, preference, of_contexts, processes, accuracies
     )
     check_batches(scenario, policy, workloads, compiled)
     check_gangs(scenario, policy, classes, workloads, compiled)
@@ -182,6 +184,7 @@ def _compiled(
     preference: Preference | None,
     of_contexts: Sequence[JobClass],
     processes: int,
+    accuracies: bool,
 ) -> tuple[_Pairs, dict[tuple[int, int], float], Excluded]:
     """Return programs and preferences by (class, workload), and the reasons why a class does not run a workload.
 
@@ -196,7 +199,8 @@ def _compiled(
                 longest[model] = max(longest.get(model, 0), context)
     shelves = [DecoderCostCache(c.replica, scenario.served_models, longest, batch) for c in classes]
     if processes > 1:
-        price_together([shelf.wanted(model) for model in longest for shelf in shelves], processes)
+        wanted = [shelf.wanted(model) for model in longest for shelf in shelves]
+        price_together(wanted, processes, accuracies=accuracies)
     compiled: _Pairs = {}
     preferences: dict[tuple[int, int], float] = {}
     excluded: Excluded = {}

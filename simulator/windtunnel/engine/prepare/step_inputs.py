@@ -10,8 +10,8 @@ import numpy as np
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.device import Device, ModelAccuracy
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.serving_engine import DividedDecoder, ServingEngine, divided_decoder
-from windtunnel.core.step import Part
+from windtunnel.core.serving_engine import ServingEngine, divided_decoder
+from windtunnel.core.step import DividedDecoder, Part
 from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
