@@ -62,6 +62,7 @@ def plan(
     """Find the cheapest fleets that meet the targets of a scenario. Exit with 1 if none does."""
     from windtunnel.app import plan as planner
     from windtunnel.app.run import check_writable
+    from windtunnel.core.forks import usable_processors
     from windtunnel.library import predict as predict_library
 
     if out is not None:
@@ -77,6 +78,7 @@ def plan(
         workers=workers,
         outside_code=allow_outside_code,
         progress=progress,
+        copies=usable_processors(),
     )
     progress.close()
     paths = planner.save(result, out) if out is not None else []

@@ -51,11 +51,16 @@ class Planner:
     """Those of the choice that the answer is about."""
 
     def __init__(
-        self, scenario: Scenario, catalogue: Catalogue, workers: int, progress: Callable[[int], None] | None
+        self,
+        scenario: Scenario,
+        catalogue: Catalogue,
+        workers: int,
+        progress: Callable[[int], None] | None,
+        copies: int = 1,
     ) -> None:
         self.scenario = scenario
         self.options = scenario.plan or Plan()
-        self.catalogue, self.workers, self.progress = catalogue, Workers(workers), progress
+        self.catalogue, self.workers, self.progress = catalogue, Workers(workers, copies), progress
         self.choices = Choices(scenario)
         self.searches = [self._search_of(choice, number) for number, choice in enumerate(self.choices)]
         self.excluded: dict[str, ExcludedValues] = {}

@@ -58,11 +58,12 @@ _Task = tuple[int, Case]
 class Workers:
     """At most ``count`` processes, which start at the first simulation that takes long enough.
 
-    Simulations that are asked for go before those that were only announced.
+    Simulations that are asked for go before those that were only announced. ``copies``: how many processes, this one
+    among them, may price decoders before that (see ``core.forks``).
     """
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, count: int, copies: int = 1) -> None:
+        self.count, self.copies = count, min(count, copies)
         self.longest_s = 0.0
         """The longest simulation in the process of the plan."""
         self._pool: ProcessPoolExecutor | None = None

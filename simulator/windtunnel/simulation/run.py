@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class Aside:
     """What may be done on other processors, and what is done as soon as the first replication is recorded.
 
-    ``processes``: the number of processes that share repeated runs. ``recorded`` is called with the first replication's
-    recording, whose statistics are computed afterwards.
+    ``processes``: the number of processes that share the pricing of decoders and repeated runs. ``recorded`` is called
+    with the first replication's recording, whose statistics are computed afterwards.
     """
 
     processes: int = 1
@@ -58,12 +58,12 @@ class Aside:
 
 
 def prepare_run(
-    scenario: Scenario, catalogue: Catalogue, engine: str = "auto", *, coarseness: float = 0.0
+    scenario: Scenario, catalogue: Catalogue, engine: str = "auto", *, coarseness: float = 0.0, processes: int = 1
 ) -> PreparedRun:
     """Return a scenario prepared for an engine. Raises InputError for errors that are known before anything runs.
 
     Long runs are prepared for streaming if the compiled engine executes them. ``coarseness`` is that of the tables of
-    decoders; see ``core.policy.Batch``.
+    decoders; see ``core.policy.Batch``. Copies of this process share their pricing if ``processes`` is above 1.
     """
     from windtunnel.engine.choice import unsupported_by_compiled, wants_streaming
     from windtunnel.engine.prepare.scenario import prepare
@@ -80,7 +80,7 @@ def prepare_run(
         prepared = prepare(scenario, devices, policy, preference, streamed=True)
         if unsupported_by_compiled(prepared) is None:
             return prepared
-    return prepare(scenario, devices, policy, preference)
+    return prepare(scenario, devices, policy, preference, processes=processes)
 
 
 def record(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> Recording:
@@ -183,7 +183,7 @@ def _runs(scenario: Scenario, how: _How) -> _Runs:
     drawn = opened()
     for replication in range(how.replications):
         if first is None:
-            prepared = prepare_run(scenario, catalogue, engine)
+            prepared = prepare_run(scenario, catalogue, engine, processes=aside.processes)
             prepared = first = prepared.with_step_times(how.step_times) if how.step_times else prepared
             chosen, why = choose(prepared, engine)
         else:
