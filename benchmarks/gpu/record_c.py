@@ -3,8 +3,8 @@
     python benchmarks/gpu/record_c.py FOLDER OUT --limit 150
 
 Writes `numbers.json` (what the buffers hold after launches through `windtunnel.load` and the CUDA back end: as such, on
-a stream, and from a graph), `native.json` (12 launches of each case: hashes of the buffers) and `sanitizer.json.gz` (what
-each tool said), and `versions.txt`. Only the numbers need Windtunnel and CuPy; the rest needs Python alone. A case that
+a stream, and from a graph), `native.json` (12 launches of each case: hashes of the buffers), `sanitizer.json.gz` (what
+each tool said) and `versions.txt`. Only the numbers need Windtunnel and CuPy; the rest needs Python alone. A case that
 fails, crashes or hangs costs the others nothing. What the limit (s) leaves no time for is absent from the files.
 report_c.py makes tables of them.
 """
@@ -162,7 +162,6 @@ def numbers_worker(folder: Path, out: Path, names: list[str]) -> None:
 
 def numbers(folder: Path, out: Path, workers: int, limit_s: float) -> None:
     """Run `numbers_worker` in several processes, and again for what a process that died has left."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "simulator"), str(ROOT / "device_models")]
     try:
         names = number_cases(folder)
     except Exception as error:
@@ -500,6 +499,7 @@ def main() -> None:
     parser.add_argument("--numbers-of", default="")
     parser.add_argument("--skip", default="", help="numbers or sanitizer")
     given = parser.parse_args()
+    sys.path[:0] = [str(ROOT), str(ROOT / "simulator"), str(ROOT / "device_models")]
     folder, out = given.folder.resolve(), given.out.resolve()
     if given.numbers_of:
         numbers_worker(folder, out, given.numbers_of.split(","))

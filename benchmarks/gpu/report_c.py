@@ -4,7 +4,7 @@
 
 Writes `numbers.csv` (each buffer of each kernel: elements that differ from the emulator's, and by how many units in the
 last place), `verdicts.csv` (each kernel: what check, the tools and the launches alone say) and `report.md`. The kernels
-are those of the corpora today: run it on the commit that the folder was recorded with. Emulating all takes some minutes.
+are those of the corpora today: run it on the commit that was recorded. Emulating all kernels takes some minutes.
 """
 
 from __future__ import annotations
@@ -282,8 +282,8 @@ def verdicts_report(found: list[Verdict]) -> list[str]:
         rows.append([truth, len(some), right, sum(one.found_by_a_tool for one in some), *by_tool, shows, missing])
     lines += table(["mistake", "kernels", "check", "a tool", *TOOLS, "shows on the GPU", "not all tools ran"], rows)
     lines += ["A mistake shows if one of 12 launches crashes, hangs or has another result than the mended kernel.", ""]
-    lines += table(["kernel", "truth", "check", "tools", "alone"],
-                   [[one.name, one.truth[0], check_said(one), tools_said(one), one.native] for one in planted])  # fmt: skip
+    said = [[one.name, one.truth[0], check_said(one), tools_said(one), one.native] for one in planted]
+    lines += table(["kernel", "truth", "check", "tools", "alone"], said)
     right = [one for one in found if one.group in ("mended", "clean") or (one.group == "recorded" and not one.truth)]
     ran = sum(one.ran_all for one in right)
     lines += ["### Kernels without a mistake", "", f"{len(right)} kernels, all tools ran on {ran}."]

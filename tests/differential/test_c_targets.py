@@ -29,6 +29,7 @@ from tests.differential import transpiled_kernels as with_kernels
 import windtunnel
 from windtunnel.app import transpile as app
 from windtunnel.backends.cuda import context as cupy_context
+from windtunnel.backends.cuda.driver import CupyDriver
 from windtunnel.codegen import TARGETS, Emitted, transpile
 from windtunnel.core.errors import InputError
 from windtunnel.library.devices import open_real_device
@@ -196,6 +197,40 @@ def test_cuda_s_driver_compiles_a_kernel_s_own_source_without_what_runs_on_the_h
         x = device.empty(4, np.float32)
         device.launch(windtunnel.load(source).fill, 1, 4, x, [0.5, 2], 0)
         assert device.to_host(x).tolist() == [2.5] * 4
+
+
+def test_kernels_of_one_file_are_one_module_of_cuda_so_that_they_share_its_variables(tmp_path: Path) -> None:
+    source = tmp_path / "two.cu"
+    source.write_text(
+        "__global__ void ones(int *x) { x[threadIdx.x] = 1; }\n"
+        "template <int N> __global__ void more(int *x) { x[threadIdx.x] += N; }\n"
+        "template __global__ void more<2>(int *);\n"
+    )
+    cupy = FakeCupy()
+    with Accelerator(cupy_context.open_context(cupy, "cuda", 0)) as device:
+        for modules in (1, 2):  # a file that is loaded again has variables of its own
+            kernels, x = windtunnel.load(source), device.empty(4, np.int32)
+            device.launch(kernels.ones, 1, 4, x)
+            function = device.context.compile(kernels.more)
+            assert function.texts is not None
+            own = function.texts.emitted([x], (4, 1, 1)).own
+            assert own is not None and list(own.kernels) == ["ones", "more<2>"]
+            device.context.driver.build(function.texts.emitted([x], (4, 1, 1)))
+            assert cupy.calls.count("moduleLoadData") == modules
+
+
+def test_headers_of_a_toolkit_are_those_beside_cuda_runtime_h_with_the_folder_of_cuda_13(tmp_path: Path) -> None:
+    cupy = FakeCupy()
+    toolkit, link = tmp_path / "cuda", tmp_path / "bin"
+    (toolkit / "include" / "cccl").mkdir(parents=True)
+    (toolkit / "include" / "cuda_runtime.h").touch()
+    for installed, expected in ((toolkit, ["include", "cccl"]), (link, None)):
+        cupy.cuda.get_cuda_path = lambda installed=installed: str(installed)
+        found = CupyDriver(cupy, 0).headers()
+        if expected is not None:
+            assert [folder.name for folder in found] == expected
+        else:  # nvcc's folder is none of a toolkit: the packages' headers
+            assert any((folder / "cuda_fp16.h").is_file() for folder in found)
 
 
 def test_nvrtc_compiles_kernels_by_their_own_source() -> None:
