@@ -25,7 +25,7 @@ from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.calibration import lines as calibration_lines
-from windtunnel_models.catalogue import Catalogue, device_model
+from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
 from windtunnel_models.learned.calibrate import FEWEST_ROWS, Calibration, calibrate
 from windtunnel_models.learned.process import Process, Scales, best_scales, merge
 

@@ -13,7 +13,12 @@ from functools import partial
 import numpy as np
 
 from windtunnel.core.errors import InputError, list_choices, nearest
-from windtunnel.core.results.plan import OBJECTIVES, CandidateEntry, LowerBound, ModelInputs
+from windtunnel.core.results.objective import OBJECTIVES
+from windtunnel.core.results.plan import (
+    CandidateEntry,
+    LowerBound,
+    ModelInputs,
+)
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.demand import minimum_demand

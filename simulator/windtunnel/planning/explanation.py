@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from windtunnel.core.results.objective import OBJECTIVES, Objective
 from windtunnel.core.results.plan import (
-    OBJECTIVES,
     ChangeEffect,
     CheaperFleet,
     ClosestFleet,
     Explanation,
     ModelInterval,
-    Objective,
     PlanResult,
     PriceEffect,
     PriceOfConfidence,

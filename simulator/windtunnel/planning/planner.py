@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.results.objective import OBJECTIVES, Objective
 from windtunnel.core.results.plan import (
-    OBJECTIVES,
     ComparedChoice,
     ExcludedValues,
     LowerBound,
-    Objective,
     PlanResult,
     SearchSummary,
     SimulatedFleet,

@@ -196,6 +196,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     return _evaluation(setting, case, scenario, outcomes, results, targets, judged_by)
 
 
+# Long: one expression for each value of an evaluation.
 def _evaluation(
     setting: Setting,
     case: Case,

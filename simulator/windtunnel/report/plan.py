@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
+from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import (
-    OBJECTIVES,
     CandidateEntry,
     ChangeEffect,
     JudgedTarget,
@@ -15,7 +15,6 @@ from windtunnel.core.results.plan import (
     ModelInterval,
     PlannedFleet,
     PlanResult,
-    amount,
 )
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import (

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import (
-    OBJECTIVES,
     LoadPoint,
     PlanResult,
     RatePoint,
     SimulatedFleet,
     StoppedFleet,
-    amount,
 )
 from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
