@@ -168,8 +168,9 @@ class Executable:
                 if counting is not None:
                     counting.on_copies(lockstep, arguments, sized)
                 return run_threads()
+            reason = "parameters that are one buffer" if mixed else "fences"
             warnings.warn_explicit(
-                f"{launch}: race detection skipped: {blocks * threads:,} threads with {'two parameters that are one buffer' if mixed else 'fences'} exceed the limit of "
+                f"{launch}: race detection skipped: {blocks * threads:,} threads with {reason} exceed the limit of "
                 f"{MAX_THREADS:,}",
                 ChecksSkippedWarning,
                 *caller(),
