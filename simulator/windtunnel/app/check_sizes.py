@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from windtunnel.language import ir
 
@@ -46,20 +47,40 @@ def smaller(threads: int, block: int) -> int | None:
     return threads - max(block // 3, 1) if threads > 1 else None
 
 
-def takes_counts(program: ir.Program, counts: Sequence[str]) -> bool:
-    """Return whether a kernel may be launched with fewer elements than threads.
+class SecondSize(NamedTuple):
+    """A further launch of a kernel.
+
+    Attributes:
+        elements: How many elements it has.
+        several: Whether the kernel compares a multiple of a thread's index with their number (``4 * i < n``), so that a
+            thread may have several of them.
+    """
+
+    elements: int
+    several: bool
+
+
+def second_size(program: ir.Program, counts: Sequence[str], threads: int, block: int) -> SecondSize | None:
+    """Return the further launch of a kernel that may have fewer elements than threads; None for another kernel.
 
     ``counts``: the parameters that are a number of elements by their name, and are not stated.
     """
+    elements = smaller(threads, block)
+    if elements is None:
+        return None
     used = {e.name for s in ir.walk(program.body) for e in ir.expressions(s) if isinstance(e, ir.Variable)}
     sizes = any(isinstance(e, ir.Size) for s in ir.walk(program.body) for e in ir.expressions(s))
-    if any(name not in used for name in counts):
-        return True
-    return (bool(counts) or sizes) and _compares(program, frozenset(counts))
+    guards = _guards(program, frozenset(counts)) if counts or sizes else []
+    if not guards and all(name in used for name in counts):
+        return None
+    return SecondSize(elements, several=any(guards))
 
 
-def _compares(program: ir.Program, counts: frozenset[str]) -> bool:
-    """Return whether a kernel compares an index that depends on the thread with a count, or an array's size."""
+def _guards(program: ir.Program, counts: frozenset[str]) -> list[bool]:
+    """Return the comparisons of an index that depends on the thread with a count, or an array's size.
+
+    Each is stated by whether a multiple of a thread's index is compared.
+    """
     of_thread: set[str] = set()
     near: set[str] = set(counts)
 
@@ -93,6 +114,18 @@ def _compares(program: ir.Program, counts: frozenset[str]) -> bool:
         most = offset_of(count) - _without_constant(index)[1] + (op in ("<=", ">"))
         return most >= 0
 
+    multiples: set[str] = set()
+
+    def multiplies(e: ir.Expr) -> bool:
+        """Return whether an expression multiplies what depends on the thread by a constant."""
+        if isinstance(e, ir.Variable):
+            return e.name in multiples
+        if isinstance(e, ir.Binary) and e.op in ("*", "<<"):
+            for part, factor in ((e.left, e.right), (e.right, e.left)):
+                if _constant(factor) is not None and depends(part) and not isinstance(part, ir.Index):
+                    return True
+        return not isinstance(e, _DATA) and any(map(multiplies, e.children()))
+
     assigned = [s for s in ir.walk(program.body) if isinstance(s, ir.Assign)]
     _closed(of_thread, [(s.name, s.value) for s in assigned], depends)
     loops = [s for s in ir.walk(program.body) if isinstance(s, ir.For)]
@@ -105,7 +138,9 @@ def _compares(program: ir.Program, counts: frozenset[str]) -> bool:
         if isinstance(e, ir.Binary) and e.op in _ORDERED
     ]  # fmt: skip
     compared += [(s.start, "<", s.stop) for s in loops]
-    return any(guards(a, op, b) or guards(b, _MIRRORED[op], a) for a, op, b in compared)
+    compared += [(b, _MIRRORED[op], a) for a, op, b in compared]
+    _closed(multiples, [(s.name, s.value) for s in assigned], multiplies)
+    return [multiplies(a) for a, op, b in compared if guards(a, op, b)]
 
 
 def _closed(names: set[str], values: Sequence[tuple[str, ir.Expr]], holds: Callable[[ir.Expr], bool]) -> None:

@@ -70,6 +70,11 @@ class PolledRead(NamedTuple):
     value: Any
     line: int
 
+    @property
+    def key(self) -> int:
+        """The element's place in the records of its memory."""
+        return self.at * self.array.parts
+
     def has_changed(self) -> bool:
         """Return whether the element holds another value now."""
         return bool(self.value != self.array.flat[self.at])
@@ -146,6 +151,8 @@ class ThreadArray:
         recorder: Records the accessed elements, for work of other streams.
         is_shared: Whether it is in a block's shared memory.
         is_own: Whether the thread has it alone.
+        parts: The pieces of an element that have records of their own in its memory: several if another parameter is the
+            same memory with smaller elements.
     """
 
     def __init__(
@@ -162,8 +169,9 @@ class ThreadArray:
         recorder: FootprintRecorder | None = None,
         is_shared: bool = False,
         is_own: bool = False,
+        parts: int = 1,
     ) -> None:
-        self.is_shared, self.is_own = is_shared, is_own
+        self.is_shared, self.is_own, self.parts = is_shared, is_own, parts
         self.scopes: dict[int, tuple[int, int]] = {}
         """For each element the last thread that changed it atomically in its block only, and the line."""
         self.copies: list[Copies] = []
@@ -219,7 +227,7 @@ class ThreadArray:
             before = flat[at]
             flat[at] = value
             if before != flat[at]:
-                memory.record_change(at, thread, line)
+                memory.record_change(at * self.parts, thread, line)
             if thread.trace is not None:
                 thread.trace.extend((thread.id, line, self.number, at, 1))
         if self.uninitialised is not None:
@@ -259,9 +267,9 @@ class ThreadArray:
             if self.checked:
                 failed = op == "cas" and before != values[0]
                 self._check(thread, line, at, FAILED if failed else ATOMIC)
-                releases = memory.releases.get(at)
+                releases = memory.releases.get(at * self.parts)
                 if releases is None:
-                    releases = memory.releases[at] = Releases()
+                    releases = memory.releases[at * self.parts] = Releases()
                 releases.apply(self._clock(thread), acquires_only=failed, relaxed=relaxed)
             if thread.loops:
                 thread.record_poll(PolledRead(self, at, before, line))
@@ -269,7 +277,7 @@ class ThreadArray:
                 thread.trace.extend((thread.id, line, self.number, at, 2))
         flat[at] = change_one(op, before, values)
         if memory is not None and before != flat[at]:
-            memory.record_change(at, thread, line)
+            memory.record_change(at * self.parts, thread, line)
         return before
 
     def _check_scope(self, thread: Accessor, line: int, at: int, *, of_block: bool) -> None:
@@ -305,6 +313,16 @@ class ThreadArray:
         if line in self.launch.program.benign_lines:
             return
         clock = self._clock(thread)
+        if self.parts > 1:
+            pieces = np.atleast_1d(value).view(np.uint8).reshape(self.parts, -1) if value is not None else None
+            for part in range(self.parts):
+                piece = None if pieces is None else pieces[part].tobytes()
+                self._check_part(clock, line, at * self.parts + part, kind, piece)
+            return
+        self._check_part(clock, line, at, kind, value)
+
+    def _check_part(self, clock: Clock, line: int, at: int, kind: str, value: Any) -> None:
+        """Record an access of the piece ``at`` of the memory: of an element, if it has one piece."""
         record = self._record_of(at)
         fence = clock.last_fence if kind == ATOMIC else 0
         access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, kind, fence)
@@ -384,7 +402,7 @@ class ThreadArray:
         if earlier is None or clock.happens_after(earlier):
             return
         reports = (AccessReport(a.thread, a.kind, a.line) for a in (access, earlier))
-        raise race(self.launch, self.name, self.index_of(at), *reports)
+        raise race(self.launch, self.name, self.index_of(at // self.parts), *reports)
 
     # Positions.
 

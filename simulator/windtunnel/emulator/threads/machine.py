@@ -152,7 +152,7 @@ class Machine(LaunchState):
             key, (memory, at) = next(iter(self.changed.items()))
             by_value = memory.waiting.get(at, {})
             for value, waiting in list(by_value.items()):
-                while waiting and waiting[0][1].array.flat[at].tobytes() != value:
+                while waiting and (read := waiting[0][1]).array.flat[read.at].tobytes() != value:
                     thread, polled = waiting.popleft()
                     if thread.wake_if_polls(polled):
                         return True

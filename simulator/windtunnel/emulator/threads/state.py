@@ -260,7 +260,7 @@ class Thread:
         self.is_waiting, self.polled = True, [*polled]
         for read in polled:
             assert read.array.memory is not None  # noqa: S101  only memory that threads share is polled
-            waiting = read.array.memory.waiting.setdefault(read.at, {})
+            waiting = read.array.memory.waiting.setdefault(read.key, {})
             waiting.setdefault(read.value.tobytes(), deque()).append((self, read))
 
     def wake_if_polls(self, polled: PolledRead) -> bool:
