@@ -102,7 +102,12 @@ class Texels(Intrinsics):
         with self.block() as body:
             texel = Mem(self.start_of(self.statics[key]).moved(place, 4), Number(U32))
             if writes:
-                self.store(line, texel, self._mixed(line, held[0 if surface is not None else max(held)]))
+                # A struct is not held: it is a value that is there in any case.
+                given = 0 if surface is not None else len(arguments) - 1
+                value = None if given in held else self.hold_value(self.value(arguments[given]))
+                members = value.parts.values() if isinstance(value, Aggregate) else ()
+                parts = held.get(given) or [part for part in members if isinstance(part, ir.Expr)]
+                self.store(line, texel, self._mixed(line, parts))
             else:
                 read = self.load(line, texel)
                 assert isinstance(read, ir.Expr)  # noqa: S101  it is a number

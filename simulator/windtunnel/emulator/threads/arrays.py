@@ -151,8 +151,8 @@ class ThreadArray:
         recorder: Records the accessed elements, for work of other streams.
         is_shared: Whether it is in a block's shared memory.
         is_own: Whether the thread has it alone.
-        parts: The pieces of an element that have records of their own in its memory: several if another parameter is the
-            same memory with smaller elements.
+        parts: The pieces of an element that have records of their own in its memory: several if another parameter is
+            the same memory with smaller elements.
     """
 
     def __init__(
