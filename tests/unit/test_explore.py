@@ -26,7 +26,7 @@ from windtunnel.explorer import design, lanes, session
 from windtunnel.explorer.controls import controls
 from windtunnel.explorer.look import Look, Looker
 from windtunnel.explorer.server import serve
-from windtunnel.scenario.changes import apply_change, read_document
+from windtunnel.scenario.changes import apply_change, differences, read_document
 from windtunnel.scenario.program import Generate
 from windtunnel.scenario.read import check_scenario
 from windtunnel.simulation.run import run
@@ -131,7 +131,7 @@ def test_a_design_its_settings_and_its_file_are_the_same_scenario(changes: dict[
     varied = check_scenario(design.design(original, changes))
     assert varied.resolved() != check_scenario(original).resolved()
     again = document(SERVING, tmp_path)
-    for text in design.settings(original, design.design(original, changes)):
+    for text in differences(original, design.design(original, changes)):
         apply_change(again, text)
     assert check_scenario(again).resolved() == varied.resolved()
     path = design.write(original, changes)
@@ -163,7 +163,7 @@ def test_lengths_multiply_the_prompts_and_outputs_of_every_request(tmp_path: Pat
     (first, _, last) = (stage for stage in check_scenario(varied).programs[0] if isinstance(stage, Generate))
     assert (first.prompt_factor, first.output_factor) == (1.5, 0.5)
     assert (last.prompt_factor, last.output_factor) == (3.0, 0.5)
-    assert design.settings(document(data, tmp_path), varied)[0].endswith("generate.prompt_factor=1.5")
+    assert differences(document(data, tmp_path), varied)[0].endswith("generate.prompt_factor=1.5")
 
 
 def test_a_group_keeps_the_number_of_devices_unless_replicas_are_chosen(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_design_that_cannot_run_has_the_message_of_the_command_line(tmp_path: 
     with pytest.raises(InputError) as found:
         of.see(Look({"fleet[0].group.tensor": 3}))
     again = document(SERVING, tmp_path)
-    for text in design.settings(of.document, design.design(of.document, {"fleet[0].group.tensor": 3})):
+    for text in differences(of.document, design.design(of.document, {"fleet[0].group.tensor": 3})):
         apply_change(again, text)
     with pytest.raises(InputError) as expected:
         run(check_scenario(again))

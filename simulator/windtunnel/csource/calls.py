@@ -25,8 +25,9 @@ from windtunnel.csource.values import (
     Reg,
     Value,
     Var,
+    copied,
 )
-from windtunnel.language import ir
+from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL
 
 _MAX_DEPTH = 60
@@ -237,6 +238,7 @@ class Calls(Constructors):
             result = self.variable(f"{function.name or 'lambda'}_result", returned)
             frame.result = Reg(result, 0, result.type)
         caller, self.frame = self.frame, frame
+        known = len(self.objects)
         self.stack.append(function.key)
         self.functions.append(function)
         self.called_at.append(line)
@@ -246,6 +248,7 @@ class Calls(Constructors):
         self.functions.pop()
         self.called_at.pop()
         self.frame = caller
+        self._end_life(line, frame, known)
         if frame.by_reference:
             if frame.place is None:
                 raise node.refused(f"'{function.name}' returns no reference")
@@ -253,6 +256,18 @@ class Calls(Constructors):
         if frame.closure is not None:
             return frame.closure
         return None if frame.result is None else self.load(line, frame.result)
+
+    def _end_life(self, line: int, frame: Frame, known: int) -> None:
+        """Let the variables of a function that has returned not be set, if a pointer to them is what it returns."""
+        held: frozenset[str] = frozenset()
+        if frame.by_reference:
+            held = frame.place.at.bases if isinstance(frame.place, Mem) else held
+        elif frame.result is not None and isinstance(frame.returns, Pointer):
+            held = self.found.bases.get(frame.result.var.leaves[0], held)
+        for name in list(self.objects)[known:]:
+            made = self.objects[name]
+            if name in held and made.space == "local":
+                self.forget(line, Mem(self.start_of(made), made.type))
 
     def helper(self, node: Node, name: str, values: Sequence[ir.Expr]) -> None:
         """Translate a call of a function of our own headers."""
@@ -320,10 +335,21 @@ class Calls(Constructors):
         self.body += first
         self.emit(ir.While(line, build.literal(line, True, BOOL), inner))
 
+    def _pass_image(self, parameter: Node, argument: Node) -> None:
+        """Note which image a parameter stands for."""
+        image = bare(argument)
+        while image.kind == "UNEXPOSED_EXPR" and len(image.kids) == 1:
+            image = bare(image.kids[0])
+        self.images.pop(parameter.key, None)
+        if image.kind == "DECL_REF_EXPR" and image.referred is not None:
+            self.images[parameter.key] = self.images.get(image.referred.key, image.referred)
+
     def _argument(
         self, parameter: Node, argument: Node, function: Node, assigned: frozenset[int]
     ) -> Var | Place | Ptr | Closure:
         kind, line = parameter.type, self.line(argument)
+        if (isinstance(kind, Void) and kind.is_opaque) or kind == Number(types.U64):  # surfaces are numbers
+            self._pass_image(parameter, argument)
         if isinstance(kind, Void) and kind.is_opaque:
             return Given(Aggregate(kind, {}), 0, kind)
         if isinstance(kind, Pointer) and kind.reference:
@@ -334,9 +360,8 @@ class Calls(Constructors):
         if isinstance(kind, Record) and kind.is_lambda:
             return self._closure(bare(argument))
         value = self._to(argument, self.value(argument), argument.type, kind)
-        if isinstance(value, ir.Variable) and self.uses.shuffles(function):
-            # Lanes pass what only one of them has set to a shuffle.
-            value = ir.Variable(value.line, value.name, type=value.type, copied=True)
+        if isinstance(value, ir.Expr) and self.uses.shuffles(function):
+            value = copied(value)  # lanes pass what only one of them has set to a shuffle
         if isinstance(kind, Pointer) and isinstance(value, Ptr) and parameter.key not in assigned:
             return self.hold_pointer(value)
         if isinstance(kind, Number) and isinstance(value, ir.Literal) and parameter.key not in assigned:

@@ -128,6 +128,10 @@ class Expressions(Operators):
     def _named_constant(self, node: Node) -> ir.Expr | None:
         """Return the number that a name stands for: an enumerator, a template's argument, a constant of the file."""
         target = node.referred
+        if target is not None and target.kind == "UNEXPOSED_DECL" and isinstance(node.type, Number):
+            constant = node.evaluated()  # a variable that is a template, such as std::is_same_v
+            if isinstance(constant, (int, float)):
+                return build.literal(self.line(node), constant, node.type.scalar)
         if target is None or (
             target.kind not in ("ENUM_CONSTANT_DECL", "VAR_DECL", "PARM_DECL", "FUNCTION_DECL") and (node.kids)
         ):

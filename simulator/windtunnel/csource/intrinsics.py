@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from windtunnel.csource import build
@@ -14,7 +13,7 @@ from windtunnel.csource.facts import stored
 from windtunnel.csource.mathematics import CONSTANTS, Mathematics, number_type
 from windtunnel.csource.memory import ASSERTION
 from windtunnel.csource.places import bare, operands, scalar_of_type
-from windtunnel.csource.values import Aggregate, Mem, Place, Ptr, Value
+from windtunnel.csource.values import Aggregate, Mem, Place, Ptr, Value, copied
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, U32, Scalar
 
@@ -391,10 +390,11 @@ class Intrinsics(Mathematics):
 
     def _shuffle(self, node: Node, how: str, arguments: Sequence[Node], *, masked: bool) -> Value:
         line = self.line(node)
-        mask: ir.Expr = build.literal(line, 0xFFFFFFFF, U32)
         if masked:
             mask, arguments = self.hold(self._mask(arguments[0])), arguments[1:]
-        value = _unset(self.hold(_unset(self.number(arguments[0]))))
+        else:  # the function of older devices, of the lanes that are there
+            mask = self._exchange(line, "active", [], U32)
+        value = copied(self.hold(copied(self.number(arguments[0]))))
         lane = self.hold(build.converted(self.number(arguments[1]), I32))
         width = build.converted(self.number(arguments[2]), I32) if len(arguments) > 2 else build.literal(line, 32, I32)
         assert value.type is not None  # noqa: S101  all expressions here have types
@@ -466,13 +466,6 @@ class Intrinsics(Mathematics):
         line = self.line(node)
         self.emit(ir.Require(line, build.literal(line, False, BOOL), ASSERTION, "the trap is reached"))
         return None
-
-
-def _unset(e: ir.Expr) -> ir.Expr:
-    """Return a number that a lane may pass to a shuffle without having set it."""
-    if isinstance(e, ir.Variable):
-        return ir.Variable(e.line, e.name, type=e.type, copied=True)
-    return replace(e, operand=_unset(e.operand)) if isinstance(e, ir.Convert) else e
 
 
 def _text(node: Node) -> str | None:

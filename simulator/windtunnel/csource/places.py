@@ -14,7 +14,7 @@ from windtunnel.csource.ctype import (
     Vector,
     Void,
 )
-from windtunnel.csource.memory import Memory
+from windtunnel.csource.memory import OUT_OF_BOUNDS, Memory
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -31,7 +31,7 @@ from windtunnel.csource.values import (
     Var,
 )
 from windtunnel.language import ir
-from windtunnel.language.types import BOOL, I32, I64, Scalar
+from windtunnel.language.types import BOOL, I32, I64, U32, U64, Scalar
 
 CASTS = (
     "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR",
@@ -316,7 +316,29 @@ class Places(Memory):
                 return self._chosen(node, whole, base.type, self.hold(found))
             return self.part(whole, int(found.value) * base.type.element.size, base.type.element)
         at = self.pointer(base)
-        return Mem(at.moved(self.number(index), max(node.type.size, 1)), node.type)
+        found = self._within_member(node, base, self.number(index))
+        return Mem(at.moved(found, max(node.type.size, 1)), node.type)
+
+    def _within_member(self, node: Node, base: Node, index: ir.Expr) -> ir.Expr:
+        """Emit the check that an index is within an array that is a member of a struct; return the index.
+
+        What is beyond is other members of the same object. An array of one element may stand for more of them.
+        """
+        inner = bare(base)
+        while inner.kind == "UNEXPOSED_EXPR" and len(inner.kids) == 1:
+            inner = bare(inner.kids[0])
+        kind = inner.type
+        if inner.kind != "MEMBER_REF_EXPR" or not isinstance(kind, Array) or (kind.count or 0) < 2:
+            return index
+        assert index.type is not None and kind.count is not None  # noqa: S101  it is a number, and has a size
+        if isinstance(index, ir.Literal) and 0 <= index.value < kind.count:
+            return index
+        line, index = self.line(node), self.hold(index, "index")
+        wide = U32 if index.type == I32 else U64
+        inside = build.binary(line, "<", build.converted(index, wide), build.literal(line, kind.count, wide))
+        message = f"an index is out of bounds for the member '{inner.name}' of {kind.count} elements"
+        self.emit(ir.Require(line, inside, OUT_OF_BOUNDS, message))
+        return index
 
     def _chosen(self, node: Node, whole: Place, kind: Vector, index: ir.Expr) -> Place:
         """Return the element of a vector that is no variable, by a number that is known while the kernel runs."""
@@ -347,6 +369,82 @@ class Places(Memory):
         if len(value.bases) == 1:
             return build.literal(line, not value.parts, BOOL)
         return build.binary(line, "==", self.which(line, value), build.literal(line, 0, I32))
+
+
+def pointer_of(node: Node) -> int | None:
+    """Return the variable that a pointer is, perhaps in another type; None for another expression."""
+    node = bare(node)
+    while node.kind in ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR") and operands(node):
+        node = bare(operands(node)[-1])
+    target = node.referred if node.kind == "DECL_REF_EXPR" else None
+    return None if target is None else target.key
+
+
+def pointed(node: Node) -> int | None:
+    """Return the pointer variable whose first number an expression is: ``*p`` or ``p[0]``."""
+    if node.kind == "UNARY_OPERATOR" and node.unary == "*":
+        return pointer_of(operands(node)[0])
+    if node.kind == "ARRAY_SUBSCRIPT_EXPR" and operands(node)[1].evaluated() == 0:
+        return pointer_of(operands(node)[0])
+    return None
+
+
+def root_of(node: Node) -> Node | None:
+    """Return the name of the variable that a place is, or is a part of."""
+    node = bare(node)
+    while True:
+        if node.kind == "MEMBER_REF_EXPR" and operands(node):
+            inner = bare(operands(node)[0])
+            if isinstance(inner.type, Pointer) and not inner.type.reference:
+                return None
+            node = inner
+        elif node.kind == "ARRAY_SUBSCRIPT_EXPR":
+            node = bare(operands(node)[0])
+            if node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1 and isinstance(node.type, Pointer):
+                node = bare(node.kids[0])
+            if not isinstance(node.type, (Array, Vector)):
+                return None  # an element of what a pointer points to
+        elif node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1:
+            node = bare(operands(node)[0])
+        elif node.kind == "DECL_REF_EXPR":
+            return node.referred
+        else:
+            return None
+
+
+def addressed(node: Node) -> int | None:
+    """Return the variable of which a node takes the address."""
+    if node.kind == "UNARY_OPERATOR" and node.unary == "&":
+        found = root_of(operands(node)[0])
+        return None if found is None else found.key
+    if node.kind == "ARRAY_SUBSCRIPT_EXPR":  # an element of a vector by a number that is not known
+        first = bare(operands(node)[0])
+        if isinstance(first.type, Vector) and operands(node)[1].evaluated() is None:
+            found = root_of(first)
+            return None if found is None else found.key
+    return None
+
+
+def addresses_this(node: Node) -> bool:
+    """Return whether a node takes the address of a member of the object that a method is called for."""
+    if node.kind != "UNARY_OPERATOR" or node.unary != "&":
+        return False
+    node = bare(operands(node)[0])
+    while node.kind == "MEMBER_REF_EXPR" and operands(node):
+        node = bare(operands(node)[0])
+    return node.kind in ("MEMBER_REF_EXPR", "CXX_THIS_EXPR")
+
+
+def changed_by(node: Node) -> int | None:
+    """Return the variable that a node assigns to."""
+    if (
+        (node.kind == "BINARY_OPERATOR" and node.binary == "=")
+        or node.kind == "COMPOUND_ASSIGNMENT_OPERATOR"
+        or (node.kind == "UNARY_OPERATOR" and node.unary in ("x++", "x--", "++x", "--x"))
+    ):
+        found = root_of(operands(node)[0])
+        return None if found is None else found.key
+    return None
 
 
 def swizzled(name: str, count: int) -> list[int] | None:

@@ -9,10 +9,9 @@ from windtunnel.csource.calls import Calls
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Void
 from windtunnel.csource.labels import label_among, leaves_a_loop, target
-from windtunnel.csource.places import bare, operands
+from windtunnel.csource.places import bare, operands, pointed
 from windtunnel.csource.returns import ends, has_return, sides
 from windtunnel.csource.switches import breaks, jumps_out, sections_of
-from windtunnel.csource.uses import pointed
 from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32
@@ -205,6 +204,8 @@ class Statements(Calls):
             raise node.refused(f"the variable '{node.name}' of type {kind.name}")
         made = self.new_place(node, kind, line, function)
         place: Place = Reg(made, 0, kind) if isinstance(made, Var) else made
+        if (initial is None or isinstance(kind, Record)) and any(loop.kind == "loop" for loop in self.loops):
+            self.forget(line, place)  # what it held in the iteration before
         if initial is not None:
             self._initial(node, initial, place, kind)
         self.frame.bound[node.key] = made

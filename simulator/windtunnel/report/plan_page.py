@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import (
-    OBJECTIVES,
     LoadPoint,
     PlanResult,
     RatePoint,
     SimulatedFleet,
     StoppedFleet,
-    amount,
 )
 from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
@@ -37,6 +36,7 @@ from windtunnel.report.plan import (
     price_rows,
     proof,
     recommendation,
+    run_command,
     target_line_of,
     uncertainty,
 )
@@ -126,7 +126,8 @@ def _configuration(plan: PlanResult) -> Markup:
         group = "1 device" if not entry.group else ", ".join(f"{key} {n}" for key, n in entry.group.items() if n != 1)
         settings = ", ".join(f"{path} {value}" for path, value in entry.settings.items())
         rows.append([entry.device, f"{entry.count:,}", group or "1 device", settings or "as the scenario states"])
-    return page.table("What to rent", ["Device", "Devices", "Replica", "Chosen settings"], rows, words=(0, 2, 3))
+    table = page.table("What to rent", ["Device", "Devices", "Replica", "Chosen settings"], rows, words=(0, 2, 3))
+    return Markup("").join([table, page.hint(f"This fleet alone: {run_command(plan, 'SCENARIO.yaml')}")])
 
 
 def _fleets(plan: PlanResult) -> Markup | None:

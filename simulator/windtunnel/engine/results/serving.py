@@ -404,11 +404,12 @@ def _largest_within(values: TickArray, low: IntArray, high: IntArray) -> TickArr
     """
     found = np.zeros(len(low), dtype=np.int64)
     size = high - low
+    largest = int(size.max(initial=0))
     table, width = values, 1
     while len(table):
         mine = np.flatnonzero((size >= width) & (size < 2 * width))
         found[mine] = np.maximum(table[low[mine]], table[high[mine] - width])
-        if len(table) <= width:
+        if 2 * width > largest:
             break
         table = np.maximum(table[:-width], table[width:])
         width *= 2

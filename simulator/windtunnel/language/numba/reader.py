@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-import numpy as np
-
 from windtunnel.language import ir
-from windtunnel.language.numba import rules
-from windtunnel.language.numba.arithmetic import converted, number
+from windtunnel.language.numba import rules, several
+from windtunnel.language.numba.arithmetic import converted, number, number_of
 from windtunnel.language.numba.values import Const, Cplx, Dim, Num, Records, Tup, Unusable, Value, View, literal
 from windtunnel.language.source import Source
-from windtunnel.language.types import BOOL, F64, I64, U8, U16, U32, U64, Array, Scalar, scalar_of
+from windtunnel.language.types import BOOL, I32, I64, U8, U16, U32, U64, Array, Scalar
 
 Environment = dict[str, Value]
 
 
 class NeedsFlat(Exception):
-    """An array must be seen as one of one dimension with strides, of elements of ``unit`` bytes if that is not 0."""
+    """An array must be seen as one of one dimension with strides, of integers of the type ``unit`` if it is given."""
 
-    def __init__(self, name: str, unit: int = 0) -> None:
+    def __init__(self, name: str, unit: str = "") -> None:
         super().__init__(name)
         self.name, self.unit = name, unit
 
@@ -105,7 +103,7 @@ class Reader:
         self.frame = Frame(source, source.tree, {}, ())
         self.undefined: set[tuple[Any, ...]] = set()
         """Variables that are read before any path assigns them, as of the last time the kernel was read."""
-        self.flattened: dict[str, int] = {}
+        self.flattened: dict[str, str] = {}
         """Arrays that are kept as one dimension with strides, and the bytes of what they consist of; 0 for elements."""
         self.dead = False
         """Whether the statement that is being read cannot be reached."""
@@ -166,7 +164,8 @@ class Reader:
             case View(dims=dims, origin=origin) if dims:
                 # A slice stays where it is when the variables that its bounds came from change.
                 kept = tuple(Dim(dim.axis, self._fixed(dim.size), self._fixed_or_none(dim.step)) for dim in dims)
-                return replace(value, dims=kept, origin=tuple(map(self._fixed_or_none, origin)))
+                origin = tuple(map(self._fixed_or_none, origin))
+                return replace(value, dims=kept, origin=origin, which=self._fixed_or_none(value.which))
             case _:
                 return value
 
@@ -244,19 +243,60 @@ class Reader:
     def load(self, node: ast.AST, value: View) -> Num | Cplx:
         """Return the element that a view without dimensions is."""
         line: int = node.lineno  # type: ignore[attr-defined]
+        if value.others:
+            found = self.of_each(node, value, lambda one: self.load(node, one))
+            assert isinstance(found, (Num, Cplx))  # noqa: S101  each is a number
+            return found
         if value.text:
             self.refuse(node, "text as a value", "an assignment of a constant to an element")
-        indices = [literal(line, 0) if start is None else copy(start) for start in value.origin]
         if isinstance(value.element, rules.Complex):
-            parts = [
-                ir.Load(line, value.base, [*map(copy, indices), literal(line, part)], type=value.element.part)
-                for part in (0, 1)
-            ]
-            return Cplx(self.hold(parts[0]), self.hold(parts[1]), value.element)
+            re, im = (self.numeric(node, self.part_of(line, value, number)) for number in (0, 1))
+            assert isinstance(re, Num)  # noqa: S101  parts are real numbers
+            assert isinstance(im, Num)  # noqa: S101
+            return Cplx(self.hold(re.expr), self.hold(im.expr), value.element)
+        indices = [literal(line, 0) if start is None else copy(start) for start in value.origin]
         storage = self.arrays[value.base].element
         if storage == value.element:
             return Num(ir.Load(line, value.base, indices, type=storage), value.unit)
         return Num(self._joined(line, value.base, indices, storage, value.element), value.unit)
+
+    def of_each(self, node: ast.AST, where: View, use: Callable[[View], Value | None]) -> Value | None:
+        """Emit what is done with an element of one of several arrays, under a condition for each; return its value."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        held = replace(where, origin=tuple(None if s is None else self.hold(s, "index") for s in where.origin))
+        values, blocks = [], []
+        for base in several.bases(held):
+            self.blocks.append([])
+            values.append(use(replace(held, base=base, others=(), which=None)))
+            blocks.append(self.blocks.pop())
+        slot = None if values[0] is None else self.slot("item", values[0])
+        for value, block in zip(values, blocks, strict=True):
+            if slot is not None and value is not None:
+                self.blocks.append(block)
+                self.assign_slot(line, slot, value)
+                self.blocks.pop()
+        rest = blocks.pop()
+        for at in reversed(range(len(blocks))):
+            rest = [ir.If(line, several.is_number(line, held, at), blocks[at], rest)]
+        for statement in rest:
+            self.emit(statement)
+        return None if slot is None else self.at(line, slot)
+
+    def holds_parts(self, view: View) -> bool:
+        """Return whether a view of complex numbers is of memory of single numbers, in which the parts alternate."""
+        return self.arrays[view.base].dimensions == len(view.origin)
+
+    def part_of(self, line: int, view: View, number: int) -> View:
+        """Return the real (0) or the imaginary part (1) of complex numbers."""
+        assert isinstance(view.element, rules.Complex)  # noqa: S101  it has parts
+        part, origin = view.element.part, view.origin
+        if not self.holds_parts(view):
+            return replace(view, element=part, origin=(*origin, literal(line, number)))
+        by = literal(line, number * (part.bits // self.arrays[view.base].element.bits))
+        *first, last = origin
+        if number:
+            last = by if last is None else ir.Binary(line, "+", converted(copy(last), I64), by, type=I64)
+        return replace(view, element=part, origin=(*first, last))
 
     def _joined(self, line: int, base: str, indices: list[ir.Expr], storage: Scalar, element: Scalar) -> ir.Expr:
         """Return an element of another type than the memory has: its bits, from one or several elements there."""
@@ -309,9 +349,27 @@ class Reader:
             return number(one, kind)
         if isinstance(a, Tup) and isinstance(b, Tup) and len(a.items) == len(b.items):
             return Tup(tuple(self.unify(x, y) for x, y in zip(a.items, b.items, strict=True)), a.names)
-        if isinstance(a, View) and isinstance(b, View) and _same_form(a, b):
-            return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
+        if isinstance(a, View) and isinstance(b, View):
+            if several.same_form(a, b):
+                return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
+            self._flatten_one(a, b)
+            both = several.together(a, b) if self._memory(a) == self._memory(b) else None
+            if both is not None:
+                return both
         return Unusable(f"a variable that is {a.description} on one path and {b.description} on another")
+
+    def _flatten_one(self, a: View, b: View) -> None:
+        """Ask for an array of one dimension, if two views can only then be in one variable: ``a`` and ``b[0]``."""
+        forms = [([dim.axis for dim in view.dims], len(view.origin)) for view in (a, b)]
+        if len(a.dims) != len(b.dims) or a.element != b.element or forms[0] == forms[1]:
+            return
+        for view in (a, b):
+            for base in several.bases(view):
+                if len(view.origin) > 1 and base not in self.flattened and base not in self.captured:
+                    raise NeedsFlat(base)
+
+    def _memory(self, view: View) -> set[tuple[Scalar, int]]:
+        return {(self.arrays[base].element, self.arrays[base].dimensions) for base in several.bases(view)}
 
     def same_type(self, a: Value, b: Value) -> bool:
         """Return whether two values have one type."""
@@ -320,7 +378,7 @@ class Reader:
         if isinstance(a, Tup) and isinstance(b, Tup):
             return len(a.items) == len(b.items) and all(map(self.same_type, a.items, b.items))
         if isinstance(a, View) and isinstance(b, View):
-            return _same_form(a, b)
+            return several.same_form(a, b)
         return type(a) is type(b)
 
     def slot_type(self, value: Value) -> Value | None:
@@ -354,12 +412,16 @@ class Reader:
                 def new(stem: str) -> ir.Expr:
                     return self.read(0, self._slot_variable(f"{name}_{stem}", I64))
 
-                origin = tuple(new("start") for _ in like.origin)
-                dims = tuple(Dim(dim.axis, new("size"), new("step")) for dim in like.dims)
+                def kept(part: ir.Expr | None, stem: str) -> ir.Expr | None:
+                    return None if part is None and like.others else new(stem)
+
+                origin = tuple(kept(start, "start") for start in like.origin)
+                dims = tuple(Dim(dim.axis, new("size"), kept(dim.step, "step")) for dim in like.dims)
                 for dim in dims:
                     assert isinstance(dim.size, ir.Variable)  # noqa: S101  it is a new variable
                     self.nonnegative.add(dim.size.name)
-                return replace(like, dims=dims, origin=origin)
+                which = self.read(0, self._slot_variable(f"{name}_which", I32)) if like.others else None
+                return replace(like, dims=dims, origin=origin, which=which)
             case _:
                 return like
 
@@ -389,6 +451,8 @@ class Reader:
                 for inner, item in zip(items, value.items, strict=False):
                     self.assign_slot(line, inner, item)
             case View() if isinstance(value, View):
+                if isinstance(slot.which, ir.Variable):
+                    self._set(line, slot.which.name, several.place(line, slot, value))
                 for target, start in zip(slot.origin, value.origin, strict=True):
                     self._to(line, target, start, 0)
                 for dim, given in zip(slot.dims, value.dims, strict=True):
@@ -507,40 +571,6 @@ def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:
     return copies
 
 
-def number_of(line: int, value: Any) -> Num | Cplx | None:
-    """Return a Python or NumPy number with Numba's type of it; None for another object."""
-    if isinstance(value, (bool, np.bool_)):
-        return Num(literal(line, bool(value), BOOL))
-    if isinstance(value, np.generic):
-        return _numpy_number(line, value)
-    if isinstance(value, int):
-        plain = int(value)
-        return Num(literal(line, plain, U64 if plain >= 2**63 else I64))
-    if isinstance(value, float):
-        return Num(literal(line, float(value), F64))
-    if isinstance(value, complex):
-        return Cplx(literal(line, value.real, F64), literal(line, value.imag, F64), rules.C128)
-    plain_value = getattr(value, "value", None)
-    if type(type(value)).__name__ in ("EnumMeta", "EnumType") and isinstance(plain_value, (int, float)):
-        return number_of(line, plain_value)
-    return None
-
-
-def _numpy_number(line: int, value: np.generic) -> Num | Cplx | None:
-    kind = value.dtype.kind
-    if kind == "c":
-        complex_kind = rules.C64 if value.dtype.itemsize == 8 else rules.C128
-        whole = complex(value)
-        return Cplx(
-            literal(line, whole.real, complex_kind.part), literal(line, whole.imag, complex_kind.part), complex_kind
-        )
-    if kind in "mM":
-        return Num(literal(line, int(value.astype(np.int64)), I64), str(value.dtype))
-    if kind in "iufb":
-        return Num(literal(line, value.item(), scalar_of(value.dtype)))
-    return None
-
-
 def _same_object(a: Any, b: Any) -> bool:
     if a is b:
         return True
@@ -549,36 +579,3 @@ def _same_object(a: Any, b: Any) -> bool:
     if isinstance(a, float) and isinstance(b, float):
         return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
     return bool(a == b)
-
-
-def _same_form(a: View, b: View) -> bool:
-    return a.base == b.base and a.element == b.element and [dim.axis for dim in a.dims] == [dim.axis for dim in b.dims]
-
-
-def assigned_in(nodes: Iterable[ast.AST]) -> list[str]:
-    """Return the names that statements assign, in order, without those of inner functions."""
-    found: dict[str, None] = {}
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            if isinstance(node, ast.FunctionDef):
-                found[node.name] = None
-            return
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found[node.id] = None
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    for node in nodes:
-        visit(node)
-    return list(found)
-
-
-def loads(nodes: Iterable[ast.AST]) -> Mapping[str, int]:
-    """Return how often statements read each name."""
-    counts: dict[str, int] = {}
-    for node in nodes:
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
-                counts[inner.id] = counts.get(inner.id, 0) + 1
-    return counts

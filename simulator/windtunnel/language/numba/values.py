@@ -124,6 +124,10 @@ class View(Value):
     """The characters of an element that is text; ``base`` then has a last dimension of that length more."""
     contiguous: bool = False
     """Whether its elements are known to lie one after another, the last dimension's first."""
+    others: tuple[str, ...] = ()
+    """Further arrays of the tree that it may belong to instead of ``base``, if the kernel chooses while it runs."""
+    which: ir.Expr | None = None
+    """The number of the array that it belongs to, if there are others: 0 for ``base``."""
 
     @property
     def description(self) -> str:
