@@ -443,6 +443,37 @@ def program_match_global_and_views_of_other_shapes() -> None:
     assert a.tolist() == [1 + 20 + 20, 1 + 50 + 40, 6 + 1000 + 20, 5 + 1000 + 40, 0], a
 
 
+def program_a_variable_is_none_or_a_number() -> None:
+    @cuda.jit
+    def k(a, x):
+        i = cuda.grid(1)
+        y = None
+        if x[i] > 0:
+            y = x[i] * 2
+        if y is not None:
+            a[i] = y + 1
+        else:
+            a[i] = -1
+        best = None
+        for j in range(x.size):
+            if x[j] > 2 and (best is None or x[j] < best):
+                best = x[j]
+        if best is None:
+            a[i] = -5
+        elif i == 0:
+            a[i] = best
+        z = 1.5 if i else None
+        if z is None:
+            a[i] += 100
+
+    a = np.zeros(4)
+    x = np.array([0, 5.0, 3, 1])
+    k[1, 4](a, x)
+    assert a.tolist() == [103, 11, 7, 3], a
+    k[1, 4](a, x * 0)
+    assert a.tolist() == [95, -5, -5, -5], a
+
+
 def program_overloads_take_constants_and_functions_of_the_kernel() -> None:
     def chosen(number, function):
         raise NotImplementedError

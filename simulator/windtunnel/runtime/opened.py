@@ -39,6 +39,7 @@ class OpenedDevice:
         self.counters = Counters()
         self.findings = context.findings  # all that were raised, in order, also those that the program caught
         self.error_kind: ErrorKind = same_kind
+        """What replaces the classes of errors by those of another interface, for a program that is written for it."""
         self.seed = 0
         """The seed of faults that are armed without a seed of their own."""
         self.closed = False

@@ -124,7 +124,8 @@ def _is_usual(name: str, near: np.ndarray, given: list[np.ndarray]) -> np.ndarra
         usual &= (np.abs(one) > 1 / _LARGE) | (one == 0)
     product = given[0] * given[1] if name == "fma" else near
     is_zero = np.logical_or.reduce([one == 0 for one in (given[:1] if name == "div" else given[:2])])
-    return usual & (np.abs(product) < _LARGE) & ((np.abs(product) > 1 / _LARGE) | is_zero)
+    usual &= (np.abs(product) < _LARGE) & ((np.abs(product) > 1 / _LARGE) | is_zero)
+    return usual
 
 
 def _double(name: str, way: str, given: list[np.ndarray]) -> np.ndarray:

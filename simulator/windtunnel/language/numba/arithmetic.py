@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from collections.abc import Mapping, Sequence
+from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.rules import COMPARISONS, Complex, is_integer
 from windtunnel.language.numba.values import Cplx, Num, literal
-from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I64, U64, Scalar, scalar_of
+from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I64, U8, U16, U32, U64, Scalar, scalar_of
 
 _OF_HALVES = (
     "fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "floor", "ceil", "trunc", "rcp",
@@ -208,3 +209,24 @@ def _numpy_number(line: int, value: np.generic) -> Num | Cplx | None:
     if kind in "iufb":
         return Num(literal(line, value.item(), scalar_of(value.dtype)))
     return None
+
+
+UNSIGNED: Mapping[int, Scalar] = {8: U8, 16: U16, 32: U32, 64: U64}
+
+
+def as_type(e: ir.Expr, kind: Scalar) -> ir.Expr:
+    """Return the bits of a value as another type of the same size."""
+    if e.type == kind:
+        return e
+    if BOOL in (e.type, kind):
+        return converted(e, kind)
+    return ir.Call(e.line, f"bits.as_{kind.name}", [e], type=kind)
+
+
+def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:
+    """Return copies of indices with the last one moved."""
+    copies = [copy(index) for index in indices]
+    if by:
+        last = copies[-1]
+        copies[-1] = ir.Binary(last.line, "+", converted(last, I64), literal(last.line, by), type=I64)
+    return copies

@@ -11,8 +11,8 @@ import numpy as np
 
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
-from windtunnel.language.numba.arithmetic import converted
-from windtunnel.language.numba.reader import UNSIGNED, Reader
+from windtunnel.language.numba.arithmetic import UNSIGNED, converted
+from windtunnel.language.numba.reader import Reader
 from windtunnel.language.numba.values import Dim, Records, Value, View, literal
 from windtunnel.language.types import BOOL, I64, Array, Scalar, scalar_of
 

@@ -21,6 +21,7 @@ from windtunnel.language.numba.values import (
     Closure,
     Const,
     Cplx,
+    Maybe,
     Method,
     Num,
     Records,
@@ -29,6 +30,7 @@ from windtunnel.language.numba.values import (
     Value,
     View,
     changes,
+    is_none,
     literal,
     memory_of,
 )
@@ -399,6 +401,8 @@ class ExpressionReader(IterationReader):
         return Num(ir.Logic(node.lineno, "and", *sides, type=BOOL))  # type: ignore[attr-defined]
 
     def _comparison(self, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
+        if isinstance(op, (ast.Is, ast.IsNot)) and isinstance(left, Maybe) and is_none(right):
+            return Num(ir.Unary(node.lineno, "not", left.has, type=BOOL) if isinstance(op, ast.Is) else left.has)
         if isinstance(op, (ast.Is, ast.IsNot)):
             same = self._identical(node, left, right)
             return (

@@ -13,10 +13,10 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.names import Name
 from windtunnel.language.numba import arithmetic, rules
-from windtunnel.language.numba.arithmetic import converted, truth
+from windtunnel.language.numba.arithmetic import as_type, converted, truth
 from windtunnel.language.numba.expressions import ExpressionReader
 from windtunnel.language.numba.names import HALF, VectorType
-from windtunnel.language.numba.reader import NeedsFlat, as_type
+from windtunnel.language.numba.reader import NeedsFlat
 from windtunnel.language.numba.values import Const, Cplx, Num, Records, Tup, Value, View, literal
 from windtunnel.language.types import BF16, BOOL, F16, I8, I32, I64, U8, U16, U32, U64, Array, Scalar
 
@@ -240,17 +240,6 @@ class IntrinsicReader(ExpressionReader):
         indices = [literal(line, 0) if start is None else start for start in where.origin]
         return Num(ir.Atomic(line, name, owner.base, indices, operands, type=element))
 
-    def _check_atomic(self, node: ast.Call, op: str, owner: View, element: Scalar) -> None:
-        """Refuse what Numba CUDA has no atomic operation for."""
-        if isinstance(owner.element, rules.Complex):
-            self.refuse(node, "an atomic operation on complex numbers", "real numbers")
-        if op in ("and", "or", "xor", "exch", "cas") and element.kind not in ("int", "uint"):
-            self.refuse(node, f"atomic.{op} on {rules.name_of(element)}", "integers")
-        if op in ("inc", "dec") and element.kind != "uint":
-            self.refuse(node, f"atomic.{op} on {rules.name_of(element)}", "unsigned integers")
-        if element.bits < 32:
-            self.refuse(node, f"an atomic operation on {rules.name_of(element)}", "elements of 32 or 64 bits")
-
     def _atomic_on_bits(self, node: ast.Call, op: str, where: View, values: Sequence[Value], seen: Scalar) -> Num:
         """Return an atomic operation on an array that is seen as another type: its memory becomes one of that type."""
         element = self.arrays[where.base].element
@@ -265,6 +254,17 @@ class IntrinsicReader(ExpressionReader):
             self.refuse(node, f"an atomic operation on {rules.name_of(element)} that is seen as {rules.name_of(seen)}",
                         "integers of the size of the elements, of one type in the whole kernel")  # fmt: skip
         raise NeedsFlat(where.base, seen.dtype.str[1:])
+
+    def _check_atomic(self, node: ast.Call, op: str, owner: View, element: Scalar) -> None:
+        """Refuse what Numba CUDA has no atomic operation for."""
+        if isinstance(owner.element, rules.Complex):
+            self.refuse(node, "an atomic operation on complex numbers", "real numbers")
+        if op in ("and", "or", "xor", "exch", "cas") and element.kind not in ("int", "uint"):
+            self.refuse(node, f"atomic.{op} on {rules.name_of(element)}", "integers")
+        if op in ("inc", "dec") and element.kind != "uint":
+            self.refuse(node, f"atomic.{op} on {rules.name_of(element)}", "unsigned integers")
+        if element.bits < 32:
+            self.refuse(node, f"an atomic operation on {rules.name_of(element)}", "elements of 32 or 64 bits")
 
     # Warps.
 

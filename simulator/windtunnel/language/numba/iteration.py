@@ -51,6 +51,7 @@ class IterationReader(ArrayReader):
             case _:
                 self.refuse(node, f"a loop over {value.description}", "range, a tuple, an array, enumerate or zip")
 
+    # Long: one case for each kind of iteration.
     def _generated_length(self, node: ast.AST, value: Generated) -> int | ir.Expr:
         match value:
             case Generated(kind="enumerate", items=(inner, *_)):
@@ -74,8 +75,8 @@ class IterationReader(ArrayReader):
                 assert shortest is not None  # noqa: S101  there is an iterable of unknown length
                 return shortest
             case Generated(kind="range", items=(start, stop, step)):
-                known = [item.value if isinstance(item, Const) else None for item in (start, stop, step)]
-                if all(isinstance(number, int) for number in known):
+                known = [item.value for item in (start, stop, step) if isinstance(item, Const)]
+                if len(known) == 3 and all(isinstance(number, int) for number in known):
                     return len(range(*known))
                 a, b = self.integer(node, start), self.integer(node, stop)
                 difference = ir.Binary(a.line, "-", converted(b, I64), converted(a, I64), type=I64)

@@ -8,18 +8,31 @@ again until no such type changes.
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from windtunnel.language import ir
 from windtunnel.language.numba import rules, several
-from windtunnel.language.numba.arithmetic import converted, number, number_of
-from windtunnel.language.numba.values import Const, Cplx, Dim, Num, Records, Tup, Unusable, Value, View, literal
+from windtunnel.language.numba.arithmetic import UNSIGNED, as_type, converted, moved, number, number_of
+from windtunnel.language.numba.values import (
+    Const,
+    Cplx,
+    Dim,
+    Maybe,
+    Num,
+    Records,
+    Tup,
+    Unusable,
+    Value,
+    View,
+    is_none,
+    literal,
+    same_object,
+)
 from windtunnel.language.source import Source
-from windtunnel.language.types import BOOL, I32, I64, U8, U16, U32, U64, Array, Scalar
+from windtunnel.language.types import BOOL, I32, I64, Array, Scalar
 
 Environment = dict[str, Value]
 
@@ -41,6 +54,8 @@ class Loop:
 
     key: tuple[Any, ...]
     heads: dict[str, Value] = field(default_factory=dict)
+    constants: dict[str, Value] = field(default_factory=dict)
+    """Variables that are None or another object before it, and that it assigns."""
     wanted: set[str] = field(default_factory=set)
     """Variables that only the loop assigns and something after it reads."""
     broke: str | None = None
@@ -159,6 +174,10 @@ class Reader:
                 return Num(self.hold_always(expr, stem), unit)
             case Cplx(re=re, im=im, type=kind):
                 return Cplx(self.hold_always(re, f"{stem}_re"), self.hold_always(im, f"{stem}_im"), kind)
+            case Maybe(has=has):
+                made = self.slot(stem, value)
+                self.assign_slot(has.line, made, value)
+                return made
             case Tup(items=items, names=names):
                 return Tup(tuple(self.stored(item, f"{stem}_{number}") for number, item in enumerate(items)), names)
             case View(dims=dims, origin=origin) if dims:
@@ -216,6 +235,8 @@ class Reader:
         """Return a value as a number; KernelError if it is none."""
         if isinstance(value, (Num, Cplx)):
             return value
+        if isinstance(value, Maybe):
+            return value.number
         if isinstance(value, Unusable):
             self.refuse(node, value.problem, "one type on every path")
         if isinstance(value, View) and not value.dims:
@@ -337,7 +358,7 @@ class Reader:
         """Return what a variable is that has one of two values: its numbers' expressions mean types only."""
         if a is b:
             return a
-        if isinstance(a, Const) and isinstance(b, Const) and _same_object(a.value, b.value):
+        if isinstance(a, Const) and isinstance(b, Const) and same_object(a.value, b.value):
             return a
         line = 0
         one, other = (
@@ -347,16 +368,31 @@ class Reader:
         if one is not None and other is not None:
             kind = rules.unified(one.type, other.type)
             return number(one, kind)
+        maybe = self._maybe(a, b)
+        if maybe is not None:
+            return maybe
         if isinstance(a, Tup) and isinstance(b, Tup) and len(a.items) == len(b.items):
             return Tup(tuple(self.unify(x, y) for x, y in zip(a.items, b.items, strict=True)), a.names)
-        if isinstance(a, View) and isinstance(b, View):
-            if several.same_form(a, b):
-                return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
-            self._flatten_one(a, b)
-            both = several.together(a, b) if self._memory(a) == self._memory(b) else None
-            if both is not None:
-                return both
+        both = self._one_view(a, b) if isinstance(a, View) and isinstance(b, View) else None
+        if both is not None:
+            return both
         return Unusable(f"a variable that is {a.description} on one path and {b.description} on another")
+
+    def _one_view(self, a: View, b: View) -> View | None:
+        """Return the type of a variable that is one of two arrays; None if they have no common type."""
+        if several.same_form(a, b):
+            return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
+        self._flatten_one(a, b)
+        return several.together(a, b) if self._memory(a) == self._memory(b) else None
+
+    def _maybe(self, a: Value, b: Value) -> Maybe | None:
+        """Return the type of a variable that is None on one path and a number on another; None if it is not one."""
+        if not any(isinstance(value, Maybe) or is_none(value) for value in (a, b)):
+            return None
+        given = [value.number if isinstance(value, Maybe) else value for value in (a, b) if not is_none(value)]
+        both = given[0] if len(given) == 1 else self.unify(*given)
+        made = number_of(0, both.value) if isinstance(both, Const) else both
+        return Maybe(literal(0, False, BOOL), made) if isinstance(made, (Num, Cplx)) else None
 
     def _flatten_one(self, a: View, b: View) -> None:
         """Ask for an array of one dimension, if two views can only then be in one variable: ``a`` and ``b[0]``."""
@@ -379,6 +415,8 @@ class Reader:
             return len(a.items) == len(b.items) and all(map(self.same_type, a.items, b.items))
         if isinstance(a, View) and isinstance(b, View):
             return several.same_form(a, b)
+        if isinstance(a, Maybe) and isinstance(b, Maybe):
+            return a.number.type == b.number.type
         return type(a) is type(b)
 
     def slot_type(self, value: Value) -> Value | None:
@@ -386,7 +424,7 @@ class Reader:
         match value:
             case Const(value=known):
                 return number_of(0, known)
-            case Num() | Cplx() | View():
+            case Num() | Cplx() | View() | Maybe():
                 return value
             case Tup(items=items, names=names):
                 inner = [self.slot_type(item) for item in items]
@@ -405,6 +443,9 @@ class Reader:
             case Cplx(type=kind):
                 parts = [self.read(0, self.variable(f"{name}_{part}", kind.part)) for part in ("re", "im")]
                 return Cplx(parts[0], parts[1], kind)
+            case Maybe(number=inner):
+                has = self.read(0, self._slot_variable(f"{name}_has", BOOL))
+                return Maybe(has, self.slot(name, inner))  # type: ignore[arg-type]  # of a number
             case Tup(items=items, names=names):
                 return Tup(tuple(self.slot(f"{name}_{at}", item) for at, item in enumerate(items)), names)
             case View():
@@ -447,6 +488,11 @@ class Reader:
                     parts = [self.hold(both.re), self.hold(both.im)]
                     self._set(line, re, parts[0])
                     self._set(line, im, parts[1])
+            case Maybe(has=ir.Variable(name=name), number=numeric):
+                known = value.has if isinstance(value, Maybe) else literal(line, not is_none(value), BOOL)
+                self._set(line, name, known)
+                if not is_none(value):
+                    self.assign_slot(line, numeric, value.number if isinstance(value, Maybe) else value)
             case Tup(items=items) if isinstance(value, Tup):
                 for inner, item in zip(items, value.items, strict=False):
                     self.assign_slot(line, inner, item)
@@ -493,6 +539,8 @@ class Reader:
                 return Num(self.read(line, name), unit)
             case Cplx(re=ir.Variable(name=re), im=ir.Variable(name=im), type=kind):
                 return Cplx(self.read(line, re), self.read(line, im), kind)
+            case Maybe(has=ir.Variable(name=name), number=inner):
+                return Maybe(self.read(line, name), self.at(line, inner))  # type: ignore[arg-type]  # of a number
             case Tup(items=items, names=names):
                 return Tup(tuple(self.at(line, item) for item in items), names)
             case _:
@@ -541,18 +589,6 @@ class Reader:
         return joined
 
 
-UNSIGNED: Mapping[int, Scalar] = {8: U8, 16: U16, 32: U32, 64: U64}
-
-
-def as_type(e: ir.Expr, kind: Scalar) -> ir.Expr:
-    """Return the bits of a value as another type of the same size."""
-    if e.type == kind:
-        return e
-    if BOOL in (e.type, kind):
-        return converted(e, kind)
-    return ir.Call(e.line, f"bits.as_{kind.name}", [e], type=kind)
-
-
 def _version(e: ir.Expr) -> ir.Expr:
     """Return a variable's version, which another one copies whether or not it is assigned."""
     if isinstance(e, ir.Variable):
@@ -560,22 +596,3 @@ def _version(e: ir.Expr) -> ir.Expr:
     if isinstance(e, ir.Convert) and isinstance(e.operand, (ir.Variable, ir.Convert)):
         return ir.Convert(e.line, e.to, _version(e.operand), type=e.type)
     return e
-
-
-def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:
-    """Return copies of indices with the last one moved."""
-    copies = [copy(index) for index in indices]
-    if by:
-        last = copies[-1]
-        copies[-1] = ir.Binary(last.line, "+", converted(last, I64), literal(last.line, by), type=I64)
-    return copies
-
-
-def _same_object(a: Any, b: Any) -> bool:
-    if a is b:
-        return True
-    if type(a) is not type(b) or not isinstance(a, (bool, int, float, str, complex)):
-        return False
-    if isinstance(a, float) and isinstance(b, float):
-        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
-    return bool(a == b)

@@ -48,6 +48,7 @@ class StatementReader(CallReader):
         self.blocks.pop()
         return block
 
+    # Long: one case for each kind of statement, each a line or two.
     def statement(self, node: ast.stmt) -> None:
         """Read a statement."""
         match node:
@@ -232,7 +233,10 @@ class StatementReader(CallReader):
                 self.frame.env[name] = known
                 continue
             like = before if known is None else self.unify(before, known)
-            if isinstance(like, (Closure, Records, Unusable)) or (isinstance(like, Const) and self._static(like)):
+            if isinstance(like, Const) and self._static(like):
+                loop.constants[name] = like
+                continue
+            if isinstance(like, (Closure, Records, Unusable)):
                 continue
             slot = self.slot(name, like)
             self.hope(key, slot)
@@ -252,6 +256,10 @@ class StatementReader(CallReader):
             if head is None:
                 if name in loop.wanted and isinstance(self.slot_type(value), (Num, Cplx, Tup)):
                     self._learn((*loop.key, name), value)
+                constant = loop.constants.get(name)
+                if constant is not None and self.unify(constant, value) is not constant:
+                    self.known[*loop.key, name] = self.unify(constant, value)
+                    self.changed = True
                 continue
             if value is head:
                 continue
