@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from windtunnel.core.recording import IntArray
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare.step_inputs import Described
 
 
 def thinned(grid: FloatArray, dense: float, apart: float = 0.06) -> IntArray:
@@ -109,17 +107,3 @@ class ByNumber:
             self._place, self._values = np.full(different[-1] + 1, -1), values
             self._place[different] = np.arange(len(different))
         return values[:, places]
-
-
-@dataclass(frozen=True)
-class StepTables:
-    """The tables of ``DecoderCosts``, and what describes them, under the same names: what takes time to compute."""
-
-    linear: FloatArray
-    copy: FloatArray
-    head: FloatArray
-    decode: FloatArray
-    prefill: FloatArray
-    windows: FloatArray
-    adapted: FloatArray
-    described: Described = field(default_factory=Described)

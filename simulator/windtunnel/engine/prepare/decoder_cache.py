@@ -15,8 +15,8 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.forks import shared
 from windtunnel.core.policy import Batch
 from windtunnel.core.speculation import Speculation
-from windtunnel.engine.prepare.curves import StepTables
-from windtunnel.engine.prepare.decoding import DecoderCosts, mean_context
+from windtunnel.engine.prepare.decoder_tables import StepTables, mean_context
+from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.engine.prepare.step_inputs import step_accuracy
 from windtunnel.scenario.decoder import ServedModel
