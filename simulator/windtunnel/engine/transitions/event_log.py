@@ -149,7 +149,7 @@ def _gaps_of_servers(rows: Records, *, lazy: bool) -> TokenGaps:
 
     if lazy:
         return LazyTokenGaps(read, cuts)
-    return TokenGaps(*map(read, ("ticks", "weights", "end", "workload", "of")), cuts)
+    return TokenGaps(read("ticks"), tokens, read("end"), read("workload"), read("of"), cuts)
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:
