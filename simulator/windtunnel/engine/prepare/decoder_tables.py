@@ -24,9 +24,9 @@ from windtunnel.core.group import Group
 from windtunnel.core.ops import Rows
 from windtunnel.core.step import Amount, DraftPasses, Part
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare import curves, step_inputs
 from windtunnel.engine.prepare.curves import block_ends, coarsely, interpolated, thinned
 from windtunnel.engine.prepare.replica import Replica
+from windtunnel.engine.prepare.step_inputs import Described, divided_on, step_context, step_engine
 from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
@@ -35,14 +35,9 @@ WITHOUT_WINDOW = 2.0**40
 """The window of attention without one (tokens)."""
 
 
-def mean_context(longest: int) -> float:
-    """Return the mean context of sequences whose longest one has ``longest`` tokens, a point of the tables."""
-    return -(-longest // CONTEXT_GRAIN) * CONTEXT_GRAIN / 2.0
-
-
 @dataclass(frozen=True)
 class StepTables:
-    """The tables of ``DecoderCosts``, and what describes them, under the same names: what takes time to compute."""
+    """The tables of ``DecoderTables``, and what describes them, under the same names: what takes time to compute."""
 
     linear: FloatArray
     copy: FloatArray
@@ -51,7 +46,12 @@ class StepTables:
     prefill: FloatArray
     windows: FloatArray
     adapted: FloatArray
-    described: step_inputs.Described = field(default_factory=step_inputs.Described)
+    described: Described = field(default_factory=Described)
+
+
+def mean_context(longest: int) -> float:
+    """Return the mean context of sequences whose longest one has ``longest`` tokens, a point of the tables."""
+    return -(-longest // CONTEXT_GRAIN) * CONTEXT_GRAIN / 2.0
 
 
 class DecoderTables:
@@ -96,12 +96,11 @@ class DecoderTables:
         self._coarseness = coarseness
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
-        self._by_length = curves.ByNumber()
         self.group.check(self.model)
         self._check_contexts(longest)
-        self._engine = step_inputs.step_engine(replica, model)
-        self.divided = step_inputs.divided_on(replica, model)
-        self.context = step_inputs.step_context(model)
+        self._engine = step_engine(replica, model)
+        self.divided = divided_on(replica, model)
+        self.context = step_context(model)
         self._parts = list(self.divided.every_part())
         missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})
         if missing:
@@ -111,7 +110,7 @@ class DecoderTables:
             )
         grid = np.arange(0, longest + 2 * CONTEXT_GRAIN, CONTEXT_GRAIN, dtype=np.float64)
         grid[0] = 1.0
-        self.described: step_inputs.Described = step_inputs.Described() if like is None else like.described
+        self.described: Described = Described() if like is None else like.described
         self.beside = Beside(model.speculation, model.adapters)
         self.memory = decoder_memory(
             self.model,

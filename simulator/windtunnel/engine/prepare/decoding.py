@@ -30,9 +30,9 @@ from windtunnel.core.step_cost import (
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare import step_inputs
-from windtunnel.engine.prepare.curves import between, prompt_scores
+from windtunnel.engine.prepare.curves import ByNumber, between, prompt_scores
 from windtunnel.engine.prepare.decoder_tables import CONTEXT_GRAIN, DecoderTables, mean_context
+from windtunnel.engine.prepare.step_inputs import step_accuracy, step_sources
 
 
 class DecoderCosts(DecoderTables):
@@ -96,7 +96,7 @@ class DecoderCosts(DecoderTables):
     def sources(self) -> Mapping[str, SourcedValue]:
         """Every number on which the costs depend, by name."""
         if self.described.sources is None:
-            self.described.sources = step_inputs.step_sources(self.device, self._parts, self.context)
+            self.described.sources = step_sources(self.device, self._parts, self.context)
         return self.described.sources
 
     @property
@@ -114,7 +114,7 @@ class DecoderCosts(DecoderTables):
         """The accuracy of the time of a step."""
         if self.described.accuracy is None:
             context = mean_context((self.decode.shape[2] - 2) * CONTEXT_GRAIN)
-            self.described.accuracy = step_inputs.step_accuracy(self.replica, self.served, self.largest, context)
+            self.described.accuracy = step_accuracy(self.replica, self.served, self.largest, context)
         return self.described.accuracy
 
     @property
@@ -248,7 +248,7 @@ class DecoderCosts(DecoderTables):
         Returns:
             The seconds until the first token, the seconds in total, and the joules above idle of both.
         """
-        read = self._by_length(prompts.astype(np.int64), self._reading_alone)
+        read = self._read_alone(prompts.astype(np.int64), self._reading_alone)
         total = np.empty_like(read)
         last = self._attending_alone.shape[1] - 1
         start = np.minimum(prompts.astype(np.int64) + 1, last)
@@ -274,6 +274,11 @@ class DecoderCosts(DecoderTables):
         positions = np.arange(1, self.decode.shape[2] * CONTEXT_GRAIN)
         rows = [np.cumsum(np.interp(positions, grid, self.decode[i, 1])) for i in (0, 1)]
         return np.stack([np.concatenate([[0.0, 0.0], row]) for row in rows])
+
+    @cached_property
+    def _read_alone(self) -> ByNumber:
+        """The cost of reading a prompt alone, by its length."""
+        return ByNumber()
 
     def _reading_alone(self, prompts: IntArray) -> FloatArray:
         """Return ``reading`` of each prompt alone, shape (2, prompts): the same as ``step`` of each of its chunks."""

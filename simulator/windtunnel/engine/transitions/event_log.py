@@ -49,7 +49,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         lost=lost,
         energy=np.ascontiguousarray(jobs.energy),
         intervals=_intervals(prepared, world, words),
-        gaps=_gaps_of_servers(world.gaps[: r.gaps])
+        gaps=_gaps_of_servers(world.gaps[: r.gaps], lazy=prepared.times_only)
         if r.serving
         else _gaps(prepared, work, rank, start, finish, first, device, lost),
         interruptions=Interruptions(*(_field(interrupted, name) for name in ("start", "end", "name"))),
@@ -133,8 +133,11 @@ def _work(world: World, cls: int, members: slice) -> StepWork:
     return StepWork(np.trim_zeros(tokens, "b"), np.trim_zeros(heads, "b"), *sums)
 
 
-def _gaps_of_servers(rows: Records) -> TokenGaps:
-    """Return the gaps between the tokens of continuous batches; most repeated runs read two of their columns."""
+def _gaps_of_servers(rows: Records, *, lazy: bool) -> TokenGaps:
+    """Return the gaps between the tokens of continuous batches.
+
+    ``lazy``: columns are read when they are asked for, and ``rows`` are kept so long.
+    """
     tokens, cuts = _field(rows, "tokens"), np.zeros((0, 3), dtype=np.int64)
     is_gap = tokens > 0
     if not is_gap.all():
@@ -144,7 +147,9 @@ def _gaps_of_servers(rows: Records) -> TokenGaps:
     def read(name: str) -> IntArray:
         return tokens if name == "weights" else _field(rows, "work" if name == "workload" else name)
 
-    return LazyTokenGaps(read, cuts)
+    if lazy:
+        return LazyTokenGaps(read, cuts)
+    return TokenGaps(read("ticks"), tokens, read("end"), read("workload"), read("of"), cuts)
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:
