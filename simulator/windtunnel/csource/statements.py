@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windtunnel.csource import build
-from windtunnel.csource.calls import Calls, pointed
+from windtunnel.csource.calls import Calls
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Void
 from windtunnel.csource.labels import label_among, leaves_a_loop, target
 from windtunnel.csource.places import bare, operands
 from windtunnel.csource.returns import ends, has_return, sides
 from windtunnel.csource.switches import breaks, jumps_out, sections_of
+from windtunnel.csource.uses import pointed
 from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32
@@ -193,7 +194,7 @@ class Statements(Calls):
         if node.cursor.storage_class.name == "STATIC":
             self.frame.bound[node.key] = self.static(node, "global")
             return
-        if isinstance(kind, Pointer) and initial is not None and node.key not in self.assigned_in(function):
+        if isinstance(kind, Pointer) and initial is not None and node.key not in self.uses.assigned(function):
             value = self._to(initial, self.value(initial), initial.type, kind)
             if isinstance(value, Ptr):
                 self.frame.bound[node.key] = self.hold_pointer(value)
@@ -277,7 +278,7 @@ class Statements(Calls):
 
     def is_swapped(self, node: Node) -> bool:
         """Return whether a place is also one that the function compares and swaps."""
-        keys = self.swapped_in(self.function)
+        keys = self.uses.swapped(self.function)
         return bool(keys) and pointed(node) in keys
 
     # Branches and loops.
