@@ -16,8 +16,9 @@ from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.simulate import Case
+from windtunnel.scenario.policy import ContinuousBatch, PolicyParts
 from windtunnel.scenario.program import Generate, flattened
-from windtunnel.scenario.scenario import ContinuousBatch, PolicyParts, Scenario
+from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.sources import widest_error
 
 _STEPS = 4
