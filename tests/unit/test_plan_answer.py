@@ -523,3 +523,10 @@ def test_the_command_for_the_recommended_fleet_alone_gives_the_figures_of_the_pl
     assert best.usd_per_million_output_tokens == (
         None if run.serving is None else run.serving.cost_per_million_usd.output
     )
+
+
+def test_without_javascript_the_page_says_before_its_first_chart_that_there_is_none(found: PlanResult) -> None:
+    for shown in (found, replace(found, curve=None), replace(found, curve=None, rates=[])):
+        text = plan_page.render(shown)
+        assert text.count("<noscript>") == text.count("The charts need JavaScript") == 1
+        assert text.index("<noscript>") < text.index("<figure")

@@ -58,11 +58,14 @@ class _Change:
 
     def case(self, candidates: Candidates, counts: Counts) -> Case:
         """Return a fleet under the change."""
-        speeds = self.speeds(candidates) if self.speed != 1.0 and self.affects(candidates, counts) else ()
+        speeds: tuple[float, ...] = ()
         steps: tuple[float, ...] = ()
+        if self.speed != 1.0 and self.affects(candidates, counts):
+            speeds = self.speeds(candidates)
         if self.device is not None and _only_generates(candidates.scenario):
             # The error is that of whole steps, of which a device's speed changes only the operations.
-            speeds, steps = (), tuple(1.0 / speed for speed in speeds)
+            steps = tuple(1.0 / factor for factor in speeds)
+            speeds = ()
         return Case(counts, self.load, speeds, steps, self.prompt, self.output)
 
 

@@ -117,7 +117,7 @@ class Workers:
     def close(self) -> None:
         """End the workers at once: what they still simulate was announced and is not asked for, or was interrupted."""
         if self._pool is not None:
-            processes = list((vars(self._pool)["_processes"] or {}).values())  # a shutdown forgets them
+            processes = list((vars(self._pool).get("_processes") or {}).values())  # a shutdown forgets them
             self._pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.kill()

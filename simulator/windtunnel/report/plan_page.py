@@ -235,6 +235,14 @@ def _search(plan: PlanResult) -> Markup:
     )
 
 
+def _no_script(plan: PlanResult, section: str) -> Markup | None:
+    """Return what the first section with charts says where there are none; None in the others."""
+    rated = any(point.on_frontier or point.searched for point in plan.rates)
+    if section != ("curve" if plan.curve is not None else "rates" if rated else "front"):
+        return None
+    return page.no_script("The charts need JavaScript; every figure that they show is also in the tables.")
+
+
 def _rates(plan: PlanResult) -> Markup | None:
     points = [point for point in plan.rates if point.on_frontier or point.searched]
     if not points:
@@ -254,6 +262,7 @@ def _rates(plan: PlanResult) -> Markup | None:
         "rates",
         "Tokens per device against tokens per user",
         page.prose(text),
+        _no_script(plan, "rates"),
         page.figure(
             "rates",
             "The frontier of throughput and speed",
@@ -267,9 +276,8 @@ def _rates(plan: PlanResult) -> Markup | None:
 
 def _front(plan: PlanResult) -> Markup | None:
     rows = frontier_rows(plan)
-    no_script = page.no_script("The charts need JavaScript; every figure that they show is also in the tables.")
     if not rows:
-        return no_script if plan.curve else None
+        return None
     time = plan.time
     title = _title(time)
     text = (
@@ -290,7 +298,7 @@ def _front(plan: PlanResult) -> Markup | None:
     ]
     header = ["Fleet", "Meets targets", "Cost", "Average power", title, "On the frontier"]
     table = page.details("The figures", plural(len(rows), "fleet"), page.table("Fleets in the charts", header, rows))
-    return page.section("front", f"Cost, power and {time}", page.prose(text), no_script, *drawn, table)
+    return page.section("front", f"Cost, power and {time}", page.prose(text), _no_script(plan, "front"), *drawn, table)
 
 
 def _curve(plan: PlanResult) -> Markup | None:
@@ -314,6 +322,7 @@ def _curve(plan: PlanResult) -> Markup | None:
     return page.section(
         "curve",
         "The recommended fleet under load",
+        _no_script(plan, "curve"),
         page.figure(
             "curve",
             f"{title} over load",

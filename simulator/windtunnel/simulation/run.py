@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,7 +139,7 @@ class _How:
         aside: What other processors do.
         until_lost: Whether the run ends when a target is lost for certain.
         asked_only: Whether no more is measured than the targets ask for.
-        step_times: The factors of the times of steps; see ``PreparedRun.with_step_times``.
+        step_times: Factors on the times of steps, by the number of the fleet entry.
     """
 
     replications: int
@@ -151,7 +151,7 @@ class _How:
     aside: Aside = Aside()
     until_lost: bool = False
     asked_only: bool = False
-    step_times: Mapping[int, float] | None = None
+    step_times: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,9 @@ def measure(
     if scenario.stop is not None and scenario.stop.relative_error is not None:
         result, recording = simulate(scenario, 1, "auto", catalogue)
         return result, recording, result.engine
-    how = _How(1, "auto", catalogue, redrawn=redrawn, until_lost=until_lost, asked_only=True, step_times=step_times)
+    how = _How(
+        1, "auto", catalogue, redrawn=redrawn, until_lost=until_lost, asked_only=True, step_times=step_times or {}
+    )
     runs = _runs(scenario, how)
     return runs.measured, runs.recordings[0], runs.engine
 
