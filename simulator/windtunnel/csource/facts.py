@@ -1,17 +1,14 @@
-"""What one pass over a kernel finds, and the next one uses."""
+"""What one pass over a kernel finds out about its pointers and memory, and the next pass uses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import gcd
-from typing import TYPE_CHECKING
 
+from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import CType, Number, Pointer
 from windtunnel.language import types
 from windtunnel.language.types import BOOL, U8, Scalar
-
-if TYPE_CHECKING:
-    from windtunnel.csource.clang import Node
 
 
 @dataclass

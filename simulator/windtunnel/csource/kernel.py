@@ -182,7 +182,8 @@ class CFunction(KernelSource):
         if any(is_function_pointer(kid.type) for kid in self.node.kids if kid.kind == "PARM_DECL"):
             return None
         stated = [(parameter.name, parameter.type, parameter.space) for parameter in self.parameters]
-        return own_text(self.module.unit, self._qualified, stated, self.module.defines, self.module.include)
+        kernels = list(dict.fromkeys(one._qualified for one in self.module.kernels.values()))
+        return own_text(self.module.unit, self._qualified, stated, self.module.defines, self.module.include, kernels)
 
     def own_arguments(self, arguments: Sequence[Any]) -> list[Any]:
         """Return what the kernel's own source takes: buffers (None for null), numbers, bytes of structs, sizes."""

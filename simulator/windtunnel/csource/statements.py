@@ -194,7 +194,7 @@ class Statements(Calls):
         if node.cursor.storage_class.name == "STATIC":
             self.frame.bound[node.key] = self.static(node, "global")
             return
-        if isinstance(kind, Pointer) and initial is not None and node.key not in self.assigned_in(function):
+        if isinstance(kind, Pointer) and initial is not None and node.key not in self.uses.assigned(function):
             value = self._to(initial, self.value(initial), initial.type, kind)
             if isinstance(value, Ptr):
                 self.frame.bound[node.key] = self.hold_pointer(value)
@@ -280,7 +280,7 @@ class Statements(Calls):
 
     def is_swapped(self, node: Node) -> bool:
         """Return whether a place is also one that the function compares and swaps."""
-        keys = self.swapped_in(self.function)
+        keys = self.uses.swapped(self.function)
         return bool(keys) and pointed(node) in keys
 
     # Branches and loops.
