@@ -76,9 +76,11 @@ class Texels(Intrinsics):
         surface = _SURFACE.match(name)
         first = 1 if surface is not None and writes else 0
         root = self._root_of(arguments[first])
-        after = [e for number, row in held.items() if number > first for e in row]
         # A fourth coordinate of an image is not used, and what follows those of a surface is a mode.
-        integers = held[min(held)][:3] if surface is None else after[: int(surface[1]) + (surface[2] is not None)]
+        integers = held[min(held)][:3]
+        if surface is not None:
+            after = [e for number, row in held.items() if number > first for e in row]
+            integers = after[: int(surface[1]) + (surface[2] is not None)]
         if root is None or not 0 < len(integers) <= 3 or not all(build.is_integer(e.type) for e in integers):
             return
         line = self.line(node)
@@ -91,15 +93,18 @@ class Texels(Intrinsics):
             if writes:
                 # A struct is not held: it is a value that is there in any case.
                 given = 0 if surface is not None else len(arguments) - 1
-                value = None if given in held else self.hold_value(self.value(arguments[given]))
-                members = value.parts.values() if isinstance(value, Aggregate) else ()
-                parts = held.get(given) or [part for part in members if isinstance(part, ir.Expr)]
-                self.store(line, texel, self._mixed(line, parts))
+                self.store(line, texel, self._mixed(line, held.get(given) or self._members(arguments[given])))
             else:
                 read = self.load(line, texel)
                 assert isinstance(read, ir.Expr)  # noqa: S101  it is a number
                 self.hold(read)
         self.emit(ir.If(line, inside, body, []))
+
+    def _members(self, node: Node) -> list[ir.Expr]:
+        """Return the numbers of a struct."""
+        value = self.hold_value(self.value(node))
+        members = value.parts.values() if isinstance(value, Aggregate) else ()
+        return [part for part in members if isinstance(part, ir.Expr)]
 
     def _texel_of(self, line: int, root: Node, integers: Sequence[ir.Expr]) -> tuple[Mem, ir.Expr]:
         """Return the number that stands for a texel, and whether there is one for these coordinates."""
