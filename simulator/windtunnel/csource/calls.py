@@ -335,21 +335,11 @@ class Calls(Constructors):
         self.body += first
         self.emit(ir.While(line, build.literal(line, True, BOOL), inner))
 
-    def _pass_image(self, parameter: Node, argument: Node) -> None:
-        """Note which image a parameter stands for."""
-        image = bare(argument)
-        while image.kind == "UNEXPOSED_EXPR" and len(image.kids) == 1:
-            image = bare(image.kids[0])
-        self.images.pop(parameter.key, None)
-        if image.kind == "DECL_REF_EXPR" and image.referred is not None:
-            self.images[parameter.key] = self.images.get(image.referred.key, image.referred)
-
     def _argument(
         self, parameter: Node, argument: Node, function: Node, assigned: frozenset[int]
     ) -> Var | Place | Ptr | Closure:
         kind, line = parameter.type, self.line(argument)
-        if (isinstance(kind, Void) and kind.is_opaque) or kind == Number(types.U64):  # surfaces are numbers
-            self._pass_image(parameter, argument)
+        self._note_image(parameter, argument)
         if isinstance(kind, Void) and kind.is_opaque:
             return Given(Aggregate(kind, {}), 0, kind)
         if isinstance(kind, Pointer) and kind.reference:
@@ -367,6 +357,17 @@ class Calls(Constructors):
         if isinstance(kind, Number) and isinstance(value, ir.Literal) and parameter.key not in assigned:
             return Given(Aggregate(kind, {0: value}), 0, kind)
         return self.bind(parameter, kind, value, line, function)
+
+    def _note_image(self, parameter: Node, argument: Node) -> None:
+        """Note which image a parameter stands for; surfaces and textures are numbers."""
+        kind, image = parameter.type, bare(argument)
+        if not (isinstance(kind, Void) and kind.is_opaque) and kind != Number(types.U64):
+            return
+        while image.kind == "UNEXPOSED_EXPR" and len(image.kids) == 1:
+            image = bare(image.kids[0])
+        self.images.pop(parameter.key, None)
+        if image.kind == "DECL_REF_EXPR" and image.referred is not None:
+            self.images[parameter.key] = self.images.get(image.referred.key, image.referred)
 
     def _closure(self, node: Node) -> Closure:
         while node.kind in ("UNEXPOSED_EXPR", "CALL_EXPR") and len(node.kids) == 1:

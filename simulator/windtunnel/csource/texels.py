@@ -76,16 +76,39 @@ class Texels(Intrinsics):
         surface = _SURFACE.match(name)
         first = 1 if surface is not None and writes else 0
         root = self._root_of(arguments[first])
-        after = [e for number, row in held.items() if number > first for e in row]
         # A fourth coordinate of an image is not used, and what follows those of a surface is a mode.
-        integers = held[min(held)][:3] if surface is None else after[: int(surface[1]) + (surface[2] is not None)]
+        integers = held[min(held)][:3]
+        if surface is not None:
+            after = [e for number, row in held.items() if number > first for e in row]
+            integers = after[: int(surface[1]) + (surface[2] is not None)]
         if root is None or not 0 < len(integers) <= 3 or not all(build.is_integer(e.type) for e in integers):
             return
-        line, key = self.line(node), -root.key
+        line = self.line(node)
         if writes:
             self.found.written.add(root.key)
         elif root.key not in self.facts.written:
             return  # no thread writes it
+        texel, inside = self._texel_of(line, root, integers)
+        with self.block() as body:
+            if writes:
+                # A struct is not held: it is a value that is there in any case.
+                given = 0 if surface is not None else len(arguments) - 1
+                self.store(line, texel, self._mixed(line, held.get(given) or self._members(arguments[given])))
+            else:
+                read = self.load(line, texel)
+                assert isinstance(read, ir.Expr)  # noqa: S101  it is a number
+                self.hold(read)
+        self.emit(ir.If(line, inside, body, []))
+
+    def _members(self, node: Node) -> list[ir.Expr]:
+        """Return the numbers of a struct."""
+        value = self.hold_value(self.value(node))
+        members = value.parts.values() if isinstance(value, Aggregate) else ()
+        return [part for part in members if isinstance(part, ir.Expr)]
+
+    def _texel_of(self, line: int, root: Node, integers: Sequence[ir.Expr]) -> tuple[Mem, ir.Expr]:
+        """Return the number that stands for a texel, and whether there is one for these coordinates."""
+        key = -root.key
         if key not in self.statics:
             kind = Array(Number(U32), _TEXELS)
             made = self.statics[key] = self.new_object(root.name, "global", kind.size, kind, line)
@@ -99,20 +122,7 @@ class Texels(Intrinsics):
             below = build.binary(line, "<", build.converted(own, U32), build.literal(line, side, U32))
             inside = ir.Logic(line, "and", inside, below, type=BOOL)
             place = build.binary(line, "+", build.binary(line, "*", place, build.literal(line, side, I32)), own)
-        with self.block() as body:
-            texel = Mem(self.start_of(self.statics[key]).moved(place, 4), Number(U32))
-            if writes:
-                # A struct is not held: it is a value that is there in any case.
-                given = 0 if surface is not None else len(arguments) - 1
-                value = None if given in held else self.hold_value(self.value(arguments[given]))
-                members = value.parts.values() if isinstance(value, Aggregate) else ()
-                parts = held.get(given) or [part for part in members if isinstance(part, ir.Expr)]
-                self.store(line, texel, self._mixed(line, parts))
-            else:
-                read = self.load(line, texel)
-                assert isinstance(read, ir.Expr)  # noqa: S101  it is a number
-                self.hold(read)
-        self.emit(ir.If(line, inside, body, []))
+        return Mem(self.start_of(self.statics[key]).moved(place, 4), Number(U32)), inside
 
     def _root_of(self, image: Node) -> Node | None:
         """Return the parameter of the kernel, or the variable of the file, that an image is; None for another one."""

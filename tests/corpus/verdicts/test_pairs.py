@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from windtunnel.app.check import LaunchRequest, check, dims
@@ -13,6 +15,50 @@ OPEN = {
     "member_bad": "a member that was never set, of a struct that was copied through shared memory",
 }
 """The kernels whose mistake is not found, and what it is (docs/open-ends.md)."""
+
+
+ONCE_WRONG = [
+    "divzero",
+    "eventlost",
+    "reqd",
+    "instruct",
+    "dangling",
+    "member",
+    "bits",
+    "loopvar",
+    "halfsync",
+    "halfshfl",
+    "exitedshfl",
+    "ballotelse",
+    "looplane",
+    "wmma",
+    "coal",
+    "coal2",
+    "labeledbranch",
+    "tile8branch",
+    "surf",
+    "img",
+    "modzero",
+    "sub16",
+    "sub16sq",
+    "blog",
+    "divvec",
+    "divassign",
+    "structarr",
+    "reqd2",
+    "eventlost2",
+    "regloop",
+    "arrloop",
+    "dangref",
+    "img2",
+    "img3",
+    "surf2",
+    "firstwarp",
+    "matchany",
+    "exitloop",
+    "subgroup",
+]
+"""The pairs of which a verdict was wrong when they were written. The suite has these; the study has all."""
 
 
 def stated(file: Path) -> tuple[LaunchRequest, list[str]]:
@@ -35,13 +81,24 @@ def found(request: LaunchRequest) -> str:
     return findings[0].finding if findings else "clean"
 
 
-def test_each_kernel_has_the_verdict_of_its_author() -> None:
-    files = sorted(HERE.glob("*.c[lu]"))
-    assert len(files) >= 130
-    differing = {}
+def differing(files: Sequence[Path]) -> dict[str, tuple[str, list[str]]]:
+    """Return the kernels whose verdict is not the author's: what is found, and what is right."""
+    wrong = {}
     for file in files:
         request, verdicts = stated(file)
         verdict = found(request)
         if verdict not in verdicts:
-            differing[file.stem] = (verdict, verdicts)
-    assert differing == {name: ("clean", ["UninitializedRead"]) for name in OPEN}
+            wrong[file.stem] = (verdict, verdicts)
+    return wrong
+
+
+def test_each_kernel_has_the_verdict_of_its_author() -> None:
+    files = [file for file in sorted(HERE.glob("*.c[lu]")) if file.stem.rpartition("_")[0] in ONCE_WRONG]
+    assert len(files) >= 60
+    assert differing(files) == {name: ("clean", ["UninitializedRead"]) for name in OPEN}
+
+
+if __name__ == "__main__":
+    wrong = differing(sorted(HERE.glob("*.c[lu]")))
+    print(f"{wrong.keys() ^ OPEN.keys() or 'no'} kernels with another verdict than their author's")
+    sys.exit(wrong.keys() != OPEN.keys())

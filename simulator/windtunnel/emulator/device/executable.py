@@ -268,8 +268,7 @@ def _run_lockstep(
                 array.counter = None if counted is None else counted.counter
             run = kernel.run if counting is None or counted is None else counting.run
             run(Lanes(chunk), used, scalars)
-            if checked and program.awaits_copies:
-                chunk.flights.require_ended()
+            chunk.flights.finish(program, checked=checked)
     if counting is not None:
         counting.finish(program, sized)
 

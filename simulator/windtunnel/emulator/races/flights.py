@@ -15,6 +15,7 @@ import numpy as np
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.common.symbolic import materialise
 from windtunnel.emulator.races.findings import READ, AccessReport, in_flight, never_awaited
+from windtunnel.language import ir
 
 
 class FlightArray(Protocol):
@@ -76,9 +77,9 @@ class Flights:
         numbers = np.broadcast_to(np.asarray(materialise(last)), owners.shape)
         self._end(dict(zip(owners.tolist(), numbers.tolist(), strict=True)))
 
-    def require_ended(self) -> None:
-        """Raise DataRace if a copy is in flight: the kernel has ended, and nothing has waited for it."""
-        for array in self._arrays:
+    def finish(self, program: ir.Program, *, checked: bool) -> None:
+        """Raise DataRace if a copy is in flight at the end of a kernel that has to wait for its copies."""
+        for array in self._arrays if checked and program.awaits_copies else ():
             for copies in array.copies:
                 at = int(np.argmin(copies.owners))
                 copy = AccessReport(int(copies.owners[at]), "writes" if copies.writes else "reads", copies.line)

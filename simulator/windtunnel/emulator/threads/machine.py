@@ -92,8 +92,7 @@ class Machine(LaunchState):
             else:
                 if live:
                     raise deadlock_error(self, self._live_threads(), waiting)
-        if self._checked and self._program.program.awaits_copies:
-            self.flights.require_ended()
+        self.flights.finish(self._program.program, checked=self._checked)
 
     def hash(self) -> str:
         """Return a hash of all visible steps in their order."""
