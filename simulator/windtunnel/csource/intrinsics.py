@@ -38,6 +38,11 @@ _REGISTER = re.compile(r"mov\.(?:u32|b32|s32) %0, %%?(laneid|lanemask_(?:eq|lt|l
 """Assembly that reads a register which says where a lane is."""
 
 
+_INSTRUCTION = re.compile(r"([a-z]\w*(?:\.\w+)*)\s+(.+)$")
+"""An instruction of assembly: its name with modifiers and types, and its operands."""
+_MODIFIERS = ("approx", "full", "ftz", "rn", "volatile", "global", "shared", "nc", "ca", "cg", "cs", "cv", "lu", "wb",
+              "wt", "relaxed", "acquire", "release", "weak", "gpu", "cta", "sys", "L1", "no_allocate")  # fmt: skip
+"""Modifiers that change accuracy, caching or nothing here."""
 _NAMED_BARRIER = re.compile(r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(%?\w+)\s*(?:,\s*(%?\w+))?$")
 """Assembly that is a barrier of a number: whether threads wait, the number, and how many threads."""
 
@@ -124,9 +129,75 @@ class Intrinsics(Mathematics):
             if scope is None and named is not None:
                 self._named_barrier(node, named[2], named[3], waits=named[1] == "sync")
                 continue
-            if scope is None:
+            if scope is not None:
+                self.emit(ir.Barrier(line, scope))
+            elif not self._instruction(node, instruction):
                 raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
-            self.emit(ir.Barrier(line, scope))
+
+    def _instruction(self, node: Node, instruction: str) -> bool:
+        """Translate an instruction on numbers, a load or a store; return whether it is one that is known."""
+        line, given = self.line(node), operands(node)
+        found = _INSTRUCTION.match(instruction)
+        if found is None:
+            return False
+        words = [word for word in found[1].split(".") if word not in _MODIFIERS]
+        parts = [part.strip() for part in found[2].split(",")]
+
+        def operand(text: str) -> Node | None:
+            return (
+                given[int(text[1:])] if text[:1] == "%" and text[1:].isdigit() and int(text[1:]) < len(given) else None
+            )
+
+        first = operand(parts[0].strip("[]"))
+        if words[0] in ("ld", "st") and len(parts) == 2 and len(words) <= 3 and first is not None:
+            other = operand(parts[1].strip("[]"))
+            at, number = (other, first) if words[0] == "ld" else (first, other)
+            if at is None or number is None or not isinstance(number.type, Number):
+                return False
+            memory = Mem(self.pointer(at), number.type)
+            orders = [word for word in found[1].split(".") if word in ("volatile", "relaxed", "acquire", "release")]
+            if orders:
+                relaxed = "acquire" not in orders
+                if words[0] == "ld":
+                    self.store(
+                        line, self.place(number), self.atomic_read(node, memory.at, number.type, relaxed=relaxed)
+                    )
+                    return True
+                if "release" in orders:
+                    self.emit(ir.Barrier(line, "fence.device"))
+                self.atomic(node, "exch", memory.at, number.type, [self.number(number)], relaxed=True)
+                return True
+            target, source = (self.place(number), memory) if words[0] == "ld" else (memory, self.place(number))
+            self.store(line, target, self.load(line, source))
+            return True
+        name = "__wt_ptx_" + "_".join(words)
+        known = (one for one in node.unit.declarations() if one.kind == "FUNCTION_DECL" and one.name == name)
+        function = next(known, None)
+        if function is None or first is None:
+            return False
+        kinds = [kid.type for kid in function.kids if kid.kind == "PARM_DECL"]
+        if len(kinds) != len(parts) - 1:
+            return False
+        values: list[ir.Expr] = []
+        for kind, text in zip(kinds, parts[1:], strict=True):
+            assert isinstance(kind, Number)  # noqa: S101  as the header declares it
+            source = operand(text)
+            if source is None and not re.fullmatch(r"-?(?:0[xX])?[0-9a-fA-F]+", text):
+                return False
+            value = build.literal(line, int(text, 0), kind.scalar) if source is None else self.number(source)
+            values.append(self._as_bits(value, kind.scalar))
+        made = self.helper(node, name, values)
+        place = self.place(first)
+        assert isinstance(made, ir.Expr)  # noqa: S101  as the header declares it
+        self.store(line, place, self._as_bits(made, scalar_of_type(place.type, U32)))
+        return True
+
+    def _as_bits(self, value: ir.Expr, kind: Scalar) -> ir.Expr:
+        """Return a number of a register as another type: of the same bits between floats and integers."""
+        assert value.type is not None  # noqa: S101  all expressions here have types
+        if (value.type.kind == "float") != (kind.kind == "float") and value.type.bits == kind.bits:
+            return build.bits_as(value, kind)
+        return build.converted(value, kind)
 
     def _named_barrier(self, node: Node, number: str, count: str | None, *, waits: bool) -> None:
         """Translate a barrier of a number, of so many threads; without it, of all threads of the block."""

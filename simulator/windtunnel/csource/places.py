@@ -83,6 +83,10 @@ class Places(Memory):
         """Translate ``({ ...; x; })``."""
         raise NotImplementedError
 
+    def allocated(self, node: Node) -> Ptr:
+        """Translate ``new``."""
+        raise NotImplementedError
+
     def value(self, node: Node) -> Value:
         """Translate an expression and return its value."""
         raise NotImplementedError
@@ -404,7 +408,16 @@ def addressed(node: Node) -> int | None:
 
 
 def addresses_this(node: Node) -> bool:
-    """Return whether a node takes the address of a member of the object that a method is called for."""
+    """Return whether a node takes the address of the object that a method is called for, or of a member of it."""
+    if node.kind in (
+        "CSTYLE_CAST_EXPR",
+        "CXX_STATIC_CAST_EXPR",
+        "CALL_EXPR",
+        "BINARY_OPERATOR",
+        "RETURN_STMT",
+        "VAR_DECL",
+    ):
+        return any(bare(kid).kind == "CXX_THIS_EXPR" for kid in operands(node))
     if node.kind != "UNARY_OPERATOR" or node.unary != "&":
         return False
     node = bare(operands(node)[0])

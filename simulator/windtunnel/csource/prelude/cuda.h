@@ -202,6 +202,15 @@ __WT_REDUCE(min, int, (a < b ? a : b)) __WT_REDUCE(min, unsigned, (a < b ? a : b
 __WT_REDUCE(max, int, (a > b ? a : b)) __WT_REDUCE(max, unsigned, (a > b ? a : b))
 __WT_REDUCE(and, unsigned, a & b) __WT_REDUCE(or, unsigned, a | b) __WT_REDUCE(xor, unsigned, a ^ b)
 
+/* Memory from the heap of the device: one object of 1 MiB, of which nothing is given back */
+__device__ __align__(16) unsigned char __wt_heap[1 << 20];
+__device__ unsigned long long __wt_heap_used;
+__WT_D__ void *malloc(size_t size) {
+  unsigned long long whole = (size + 15) / 16 * 16, at = atomicAdd(&__wt_heap_used, whole);
+  return at + whole <= sizeof(__wt_heap) ? (void *)(__wt_heap + at) : (void *)0;
+}
+__WT_D__ void free(void *) {}
+
 /* Bits and integers */
 #define __WT_I(T, NAME, ...) __host__ __device__ T NAME(__VA_ARGS__);
 extern "C" {
@@ -432,6 +441,8 @@ __WT_D__ double rhypot(double a, double b) { return 1.0 / hypot(a, b); }
 __WT_D__ double norm3d(double a, double b, double c) { return sqrt(a * a + b * b + c * c); }
 __WT_D__ float rnorm3df(float a, float b, float c) { return 1.0f / sqrtf(a * a + b * b + c * c); }
 __WT_D__ float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
+
+#include "ptx.h"
 
 /* Loads through caches, and state spaces */
 template <typename T> static inline __device__ T __ldg(const T *at) { return *at; }
@@ -675,4 +686,4 @@ __WT_H(cudaEventRecord) __WT_H(cudaEventSynchronize) __WT_H(cudaEventElapsedTime
 __WT_H(cudaSetDevice) __WT_H(cudaGetDevice) __WT_H(cudaGetDeviceCount) __WT_H(cudaDeviceReset) __WT_H(cudaLaunchCooperativeKernel)
 __WT_H(cudaFuncSetAttribute) __WT_H(cudaFuncSetCacheConfig) __WT_H(cudaDeviceSetLimit)
 const char *cudaGetErrorString(cudaError_t);
-extern "C" { void *malloc(size_t); void free(void *); void exit(int); int rand(void); void srand(unsigned); int atoi(const char *); }
+extern "C" { void exit(int); int rand(void); void srand(unsigned); int atoi(const char *); }
