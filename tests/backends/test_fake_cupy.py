@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends import fake_compilers, fake_cupy
-from tests.backends.fake_cupy import NAMES, CUDARuntimeError, FakeCupy
+from tests.backends import fake_compilers
+from tests.backends.fake_cupy import FakeCupy
+from tests.backends.fake_device import NAMES, CompileException, CUDARuntimeError
 
 SIGNATURES = [line.split() for line in Path(__file__).with_name("cupy_signatures.txt").read_text().splitlines()]
 """Of CuPy 14.2.0: a function, and the names of its parameters."""
@@ -253,7 +254,7 @@ def test_a_capture_that_does_not_join_is_refused() -> None:
 
 
 def test_source_that_is_wrong_does_not_compile() -> None:
-    with pytest.raises(fake_cupy.CompileException, match='identifier "nothing" is undefined'):
+    with pytest.raises(CompileException, match='identifier "nothing" is undefined'):
         FakeCupy().cuda.compiler.compile_using_nvrtc(KERNEL.replace("2", "nothing"), cache_in_memory=True)
-    with pytest.raises(fake_cupy.CompileException, match="undeclared identifier 'nothing'"):
+    with pytest.raises(CompileException, match="undeclared identifier 'nothing'"):
         FakeCupy(hip=True).cuda.compiler.compile_using_nvrtc(KERNEL.replace("2", "nothing"), cache_in_memory=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 MODULES = (
     "elementary", "reductions", "scans", "linear", "stencils", "sorting", "graphs", "learning", "attention",
-    "ciphers", "bytes_and_text", "numerics", "spellings", "synchronised",
+    "ciphers", "bytes_and_text", "numerics", "integers", "spellings", "synchronised",
 )  # fmt: skip
 
 

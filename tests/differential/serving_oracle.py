@@ -21,7 +21,7 @@ import numpy as np
 
 from windtunnel.core.serving_engine import Admission
 from windtunnel.core.step import EngineTimes
-from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
+from windtunnel.engine.prepare.decoder_tables import CONTEXT_GRAIN
 from windtunnel.engine.prepare.fault_schedule import FAIL, INTERRUPT, REPAIR
 from windtunnel.engine.prepare.prepared import PreparedRun
 

@@ -23,11 +23,13 @@ from tests.backends.fake_cupy import FakeCupy
 from tests.corpus.cuda_c import test_verdicts as cuda_c
 from tests.corpus.opencl_c import CASES as OPENCL_C
 from tests.corpus.opencl_c import LocalBytes
-from tests.differential import transpiled_kernels as runners
+from tests.differential import transpile_tools as tools
+from tests.differential import transpiled_kernels as with_kernels
 
 import windtunnel
 from windtunnel.app import transpile as app
 from windtunnel.backends.cuda import context as cupy_context
+from windtunnel.backends.cuda.driver import CupyDriver
 from windtunnel.codegen import TARGETS, Emitted, transpile
 from windtunnel.core.errors import InputError
 from windtunnel.library.devices import open_real_device
@@ -160,30 +162,30 @@ def test_kernels_are_written_for_targets_or_refused_at_their_own_lines() -> None
             where = caught.value.where
             assert (where.file, (where.line or 0) > 0, (where.column or 0) > 0) == (launch_of(name).file, True, True)
 
-    runners.for_each(CASES, check_one)
+    with_kernels.for_each(CASES, check_one)
     assert {name for names in REFUSED.values() for name in names} <= set(CASES)
 
 
 @pytest.mark.parametrize("target", ["cuda", "hip", "metal", "opencl"])
 def test_a_real_compiler_takes_what_is_written(target: str) -> None:
     def check_one(name: str) -> None:
-        found = runners.complaints(target, emitted(name, target))
+        found = tools.complaints(target, emitted(name, target))
         assert not found, found
 
-    runners.for_each([name for name in COMPILED if name not in REFUSED[target]], check_one)
+    with_kernels.for_each([name for name in COMPILED if name not in REFUSED[target]], check_one)
 
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_back_end_gives_the_emulator_s_numbers(name: str) -> None:
     with open_real_device(name) as device:
-        runners.for_each(SAMPLE[name], lambda case: check(case, run(case, device)))
+        with_kernels.for_each(SAMPLE[name], lambda case: check(case, run(case, device)))
 
 
 def test_cuda_s_driver_compiles_a_kernel_s_own_source_without_what_runs_on_the_host(tmp_path: Path) -> None:
     """By NVRTC, and run by the stand-in for CuPy. All of the corpus is compiled for an H100."""
     cupy = FakeCupy()
     with Accelerator(cupy_context.open_context(cupy, "cuda", 0)) as device:
-        runners.for_each(("histogram_shared",), lambda name: check(name, run(name, device)))
+        with_kernels.for_each(("histogram_shared",), lambda name: check(name, run(name, device)))
         source = tmp_path / "host.cu"
         source.write_text(
             "#include <cstdio>\n#include <vector>\n"
@@ -197,14 +199,48 @@ def test_cuda_s_driver_compiles_a_kernel_s_own_source_without_what_runs_on_the_h
         assert device.to_host(x).tolist() == [2.5] * 4
 
 
+def test_kernels_of_one_file_are_one_module_of_cuda_so_that_they_share_its_variables(tmp_path: Path) -> None:
+    source = tmp_path / "two.cu"
+    source.write_text(
+        "__global__ void ones(int *x) { x[threadIdx.x] = 1; }\n"
+        "template <int N> __global__ void more(int *x) { x[threadIdx.x] += N; }\n"
+        "template __global__ void more<2>(int *);\n"
+    )
+    cupy = FakeCupy()
+    with Accelerator(cupy_context.open_context(cupy, "cuda", 0)) as device:
+        for modules in (1, 2):  # a file that is loaded again has variables of its own
+            kernels, x = windtunnel.load(source), device.empty(4, np.int32)
+            device.launch(kernels.ones, 1, 4, x)
+            function = device.context.compile(kernels.more)
+            assert function.texts is not None
+            own = function.texts.emitted([x], (4, 1, 1)).own
+            assert own is not None and list(own.kernels) == ["ones", "more<2>"]
+            device.context.driver.build(function.texts.emitted([x], (4, 1, 1)))
+            assert cupy.calls.count("moduleLoadData") == modules
+
+
+def test_headers_of_a_toolkit_are_those_beside_cuda_runtime_h_with_the_folder_of_cuda_13(tmp_path: Path) -> None:
+    cupy = FakeCupy()
+    toolkit, link = tmp_path / "cuda", tmp_path / "bin"
+    (toolkit / "include" / "cccl").mkdir(parents=True)
+    (toolkit / "include" / "cuda_runtime.h").touch()
+    for installed, expected in ((toolkit, ["include", "cccl"]), (link, None)):
+        cupy.cuda.get_cuda_path = lambda installed=installed: str(installed)
+        found = CupyDriver(cupy, 0).headers()
+        if expected is not None:
+            assert [folder.name for folder in found] == expected
+        else:  # nvcc's folder is none of a toolkit: the packages' headers
+            assert any((folder / "cuda_fp16.h").is_file() for folder in found)
+
+
 def test_nvrtc_compiles_kernels_by_their_own_source() -> None:
     def check_one(name: str) -> None:
         own = launch_of(name).kernel.function.own_text("cuda")  # type: ignore[attr-defined]
-        headers = tuple(runners.nvrtc_headers())
+        headers = tuple(tools.nvrtc_headers())
         code, said, names = nvrtc_named(own.text, (*own.options, *headers, "-arch=sm_90"), (own.name,))
         assert code and not said and own.name in names[own.name], said
 
-    runners.for_each(("templates_instantiated", "half_intrinsics", "cooperative_groups_tile"), check_one)
+    with_kernels.for_each(("templates_instantiated", "half_intrinsics", "cooperative_groups_tile"), check_one)
 
 
 def test_a_device_with_warps_of_another_size_refuses_kernels_for_32_threads_at_their_line() -> None:
@@ -246,7 +282,7 @@ def test_transpile_takes_a_kernel_of_a_file_in_c_by_its_name(tmp_path: Path) -> 
         "no kernel 'othr'.*did you mean 'other'": app.TranspileRequest(f"{source}:othr", "hip", defines=["FACTOR=2"]),
         "undeclared identifier 'FACTOR'": app.TranspileRequest(f"{source}:scale<float>", "hip"),
         "2 kernels|several": app.TranspileRequest(str(source), "hip", defines=["FACTOR=2"]),
-        "-D for a kernel that is not in C": app.TranspileRequest(f"{runners.KERNELS}:saxpy", "hip", defines=["A"]),
+        "-D for a kernel that is not in C": app.TranspileRequest(f"{with_kernels.KERNELS}:saxpy", "hip", defines=["A"]),
         "the size of the __local parameter 't'": app.TranspileRequest(launch_of("local").file, "hip"),
         "'x' is no __local parameter": app.TranspileRequest(f"{source}:other", "hip", defines=["FACTOR=2"],
                                                             arguments={"x": "local:4"}),

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.corpus import registry
-from tests.differential import transpiled_kernels as runners
+from tests.differential import transpile_tools as tools
+from tests.differential import transpiled_kernels as with_kernels
 
 import windtunnel
 from windtunnel.backends.vulkan.spirv import compiled
@@ -154,7 +155,7 @@ def test_every_kernel_is_refused_for_the_stated_reason_at_a_line_or_written(targ
             emitted(name, target)
         assert re.match(r".*tests[/\\]corpus[/\\]\w+\.py:\d+", str(caught.value))
 
-    runners.for_each(CASES, check)
+    with_kernels.for_each(CASES, check)
 
 
 def test_what_is_listed_is_of_the_corpus() -> None:
@@ -169,10 +170,10 @@ def test_what_is_listed_is_of_the_corpus() -> None:
 @pytest.mark.parametrize("target", ["cuda", "hip", "metal", "opencl"])
 def test_a_real_compiler_takes_every_kernel(target: str) -> None:
     def check(name: str) -> None:
-        found = runners.complaints(target, emitted(name, target))
+        found = tools.complaints(target, emitted(name, target))
         assert not found, found
 
-    runners.for_each(written(target), check)
+    with_kernels.for_each(written(target), check)
 
 
 def test_hipcc_compiles_them_all_to_an_mi210s_machine_code(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_hipcc_compiles_them_all_to_an_mi210s_machine_code(tmp_path: Path) -> No
         bodies.append(f"namespace case_{number} {{\n{rest}\n}}")
     source, made = tmp_path / "all.hip", tmp_path / "all.o"
     source.write_text("\n".join([*headers, *bodies]))
-    options = ["--offload-arch=gfx90a", "--cuda-device-only", "-ffp-contract=off", "-Wall", *runners.ERRORS]
+    options = ["--offload-arch=gfx90a", "--cuda-device-only", "-ffp-contract=off", "-Wall", *tools.ERRORS]
     done = subprocess.run(
         [hipcc, "-x", "hip", *options, "-c", str(source), "-o", str(made)],
         env={**os.environ, "HIP_PLATFORM": "amd"},
@@ -207,9 +208,9 @@ def test_a_cpp_compiler_takes_the_form_for_synthesis(tmp_path: Path) -> None:
     def check(name: str) -> None:
         source = tmp_path / f"{name}.cpp"
         source.write_text(emitted(name, "fpga").source)
-        runners.compile_cpp(["-fsyntax-only", *runners.ERRORS, "-Wno-unknown-pragmas", str(source)])
+        tools.compile_cpp(["-fsyntax-only", *tools.ERRORS, "-Wno-unknown-pragmas", str(source)])
 
-    runners.for_each(sorted(NOT_RUN["fpga"]), check)
+    with_kernels.for_each(sorted(NOT_RUN["fpga"]), check)
 
 
 # Numbers.
@@ -248,7 +249,7 @@ def run() -> Iterator[Runner]:
     found.close()
 
 
-def case_of(name: str) -> runners.Case:
+def case_of(name: str) -> with_kernels.Case:
     """The corpus's launch. What nobody has written holds bytes that no right result is made of."""
     case = CASES[name]
     given = {
@@ -259,7 +260,7 @@ def case_of(name: str) -> runners.Case:
         else value
         for name, value in case.arguments().items()
     }
-    return runners.Case(three(case.grid), three(case.block), given, {})
+    return with_kernels.Case(three(case.grid), three(case.block), given, {})
 
 
 @cache
@@ -320,9 +321,9 @@ def running(target: str) -> list[str]:
 
 
 def test_pocl_gives_the_corpuss_numbers_and_the_emulators(run: Runner) -> None:
-    runners.for_each(
+    with_kernels.for_each(
         running("opencl"),
-        lambda name: check(name, run(runners.run_opencl, emitted(name, "opencl"), case_of(name)), bits=settled(name)),
+        lambda name: check(name, run(tools.run_opencl, emitted(name, "opencl"), case_of(name)), bits=settled(name)),
     )
 
 
@@ -330,23 +331,23 @@ def test_wgsl_on_lavapipe_gives_the_corpuss_numbers_and_the_emulators(run: Runne
     def check_one(name: str) -> None:
         if name in NAGA:
             with pytest.raises(Exception, match=NAGA[name]):
-                run(runners.run_wgsl, emitted(name, "wgsl"), case_of(name))
+                run(tools.run_wgsl, emitted(name, "wgsl"), case_of(name))
             return
-        found = run(runners.run_wgsl, emitted(name, "wgsl"), case_of(name))
+        found = run(tools.run_wgsl, emitted(name, "wgsl"), case_of(name))
         if name in NOT_RUN["wgsl"]:
             return  # it is compiled and ends; its numbers are those of warps of 32 threads
         comparison = REASSOCIATED_KAHAN if name == "kahan_sums" else None
         check(name, found, bits=settled(name) and name not in MAY_DIFFER["wgsl"], comparison=comparison)
 
-    runners.for_each(written("wgsl"), check_one)
+    with_kernels.for_each(written("wgsl"), check_one)
 
 
 def test_glsl_on_lavapipe_gives_the_corpuss_numbers_and_the_emulators(run: Runner) -> None:
     def check_one(name: str) -> None:
-        found = run(runners.run_glsl, emitted(name, "glsl"), case_of(name))
+        found = run(tools.run_glsl, emitted(name, "glsl"), case_of(name))
         check(name, found, bits=settled(name) and name not in MAY_DIFFER["glsl"])
 
-    runners.for_each(running("glsl"), check_one)
+    with_kernels.for_each(running("glsl"), check_one)
 
 
 @pytest.mark.skipif("cuda" not in os.environ.get("WINDTUNNEL_REQUIRE", "").split(","), reason="requires an NVIDIA GPU")
@@ -355,58 +356,58 @@ def test_a_gpu_gives_the_corpuss_numbers_and_the_emulators(run: Runner, part: in
     """All kernels, also those with warps and with threads that wait for each other. In parts, for `pytest -n 8`."""
 
     def check_one(name: str) -> None:
-        found = run(runners.run_cuda, emitted(name, "cuda"), case_of(name), CASES[name].shared_bytes)
+        found = run(tools.run_cuda, emitted(name, "cuda"), case_of(name), CASES[name].shared_bytes)
         check(name, found, bits=settled(name) and name not in MAY_DIFFER.get("cuda", ()))
 
-    runners.for_each(written("cuda")[part::8], check_one)
+    with_kernels.for_each(written("cuda")[part::8], check_one)
 
 
 def test_glslang_compiles_what_is_not_run() -> None:
     def check_one(name: str) -> None:
         assert len(compiled(emitted(name, "glsl"))) > 500
 
-    runners.for_each(sorted(NOT_RUN["glsl"]), check_one)
+    with_kernels.for_each(sorted(NOT_RUN["glsl"]), check_one)
 
 
 def test_the_form_for_synthesis_gives_the_corpuss_numbers_and_the_emulators(run: Runner, tmp_path: Path) -> None:
     names = running("fpga")
     texts = [emitted(name, "fpga") for name in names]
     try:
-        library = runners.build_fpga(texts, tmp_path)
+        library = tools.build_fpga(texts, tmp_path)
     except AssertionError:
         # Compiled one by one, to name the kernels that the compiler rejects.
-        runners.for_each(names, lambda name: runners.build_fpga([emitted(name, "fpga")], tmp_path))
+        with_kernels.for_each(names, lambda name: tools.build_fpga([emitted(name, "fpga")], tmp_path))
         raise
 
     def check_one(name: str) -> None:
         number = names.index(name)
-        arrays, reported = run(runners.call_fpga_watched, library, number, texts[number], case_of(name), tmp_path)
+        arrays, reported = run(tools.call_fpga_watched, library, number, texts[number], case_of(name), tmp_path)
         check(name, arrays, bits=settled(name))
         assert [line for line in reported.splitlines() if "runtime error" in line] == []
 
-    runners.for_each(names, check_one)
+    with_kernels.for_each(names, check_one)
 
 
 def test_the_host_s_processors_give_the_corpuss_numbers_and_the_emulators(run: Runner) -> None:
     """The same form as above, as the back end of the host compiles it; of eight kernels one, since that takes a while."""
-    runners.for_each(
+    with_kernels.for_each(
         running("fpga")[::8],
-        lambda name: check(name, run(runners.run_cpp, emitted(name, "fpga"), case_of(name)), bits=settled(name)),
+        lambda name: check(name, run(tools.run_cpp, emitted(name, "fpga"), case_of(name)), bits=settled(name)),
     )
 
 
 def test_why_kernels_of_warps_are_not_run_here(run: Runner) -> None:
-    assert not [word for word in run(runners.opencl_extensions) if "subgroup" in word]
-    kernel = runners.kernels().warp_width
-    size = runners.Case((1, 1, 1), (64, 1, 1), {"out": np.zeros(1, np.int32)}, {})
-    assert run(runners.run_wgsl, transpile(kernel, "wgsl", (64, 1, 1)), size)["out"][0] != 32
+    assert not [word for word in run(tools.opencl_extensions) if "subgroup" in word]
+    kernel = with_kernels.kernels().warp_width
+    size = with_kernels.Case((1, 1, 1), (64, 1, 1), {"out": np.zeros(1, np.int32)}, {})
+    assert run(tools.run_wgsl, transpile(kernel, "wgsl", (64, 1, 1)), size)["out"][0] != 32
 
 
 def test_what_c_leaves_undefined_is_reported(run: Runner, tmp_path: Path) -> None:
     made = emitted("saxpy", "fpga")
     made = replace(made, source=made.source.replace("if (i < n)", "if (i < n && n + 2147483647 != 7)"))
-    library = runners.build_fpga([made], tmp_path)
-    _, reported = run(runners.call_fpga_watched, library, 0, made, case_of("saxpy"), tmp_path)
+    library = tools.build_fpga([made], tmp_path)
+    _, reported = run(tools.call_fpga_watched, library, 0, made, case_of("saxpy"), tmp_path)
     assert "runtime error: signed integer overflow" in reported
 
 

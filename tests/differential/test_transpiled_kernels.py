@@ -5,25 +5,19 @@ Nothing here is skipped where a compiler is missing: `make setup` installs them 
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.differential import transpile_tools as tools
+from tests.differential import transpiled_kernels as with_kernels
 
 from windtunnel.codegen import TARGETS, Emitted, transpile
 from windtunnel.codegen.load import load
 from windtunnel.language.source import KernelError
-
-_spec = importlib.util.spec_from_file_location("transpiled_kernels", Path(__file__).with_name("transpiled_kernels.py"))
-assert _spec is not None and _spec.loader is not None
-with_kernels = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = with_kernels
-_spec.loader.exec_module(with_kernels)
 
 CASES = with_kernels.CASES
 EVERY = [*CASES, "functions", "warp_sum", "lanes", "grid_barrier"]
@@ -72,7 +66,7 @@ def test_what_a_target_lacks_is_an_error_at_the_line_that_needs_it(target: str) 
 @pytest.mark.parametrize("target", ["cuda", "hip", "metal", "opencl"])
 def test_a_real_compiler_takes_every_kernel(target: str) -> None:
     def check(name: str) -> None:
-        found = with_kernels.complaints(target, emitted(name, target))
+        found = tools.complaints(target, emitted(name, target))
         assert not found, found
 
     with_kernels.for_each(pairs(target), check)
@@ -80,13 +74,13 @@ def test_a_real_compiler_takes_every_kernel(target: str) -> None:
 
 def test_the_front_end_sees_what_is_wrong() -> None:
     hip = emitted("saxpy", "hip").source.replace("x[i] +", "z[i] +")
-    assert any("undeclared identifier 'z'" in one for one in with_kernels.clang(hip, "kernel.hip", *with_kernels.HIP))
-    metal = with_kernels.metal_as_cpp(emitted("atomics", "metal").source)
+    assert any("undeclared identifier 'z'" in one for one in tools.clang(hip, "kernel.hip", *tools.HIP))
+    metal = tools.metal_as_cpp(emitted("atomics", "metal").source)
     wrong = metal.replace("wt_atomic_max_threadgroup_f32(&there", "wt_atomic_max_device_f32(&there")
     assert wrong != metal
-    assert any("no matching function" in one for one in with_kernels.clang(wrong, "kernel.cpp", *with_kernels.METAL))
+    assert any("no matching function" in one for one in tools.clang(wrong, "kernel.cpp", *tools.METAL))
     opencl = emitted("warp_sum", "opencl").source.replace("sub_group_any(", "sub_group_none(")
-    assert any("sub_group_none" in one for one in with_kernels.clang(opencl, "kernel.cl", *with_kernels.OPENCL))
+    assert any("sub_group_none" in one for one in tools.clang(opencl, "kernel.cl", *tools.OPENCL))
 
 
 # Numbers.
@@ -108,19 +102,19 @@ def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
 @pytest.mark.parametrize("name", [n for n in pairs("opencl") if n in CASES])
 def test_pocl_gives_numpys_numbers(name: str) -> None:
     case = CASES[name]()
-    same(with_kernels.run_opencl(emitted(name, "opencl"), case), case.expected)
+    same(tools.run_opencl(emitted(name, "opencl"), case), case.expected)
 
 
 @pytest.mark.parametrize("name", [n for n in pairs("wgsl") if n in CASES])
 def test_wgsl_on_lavapipe_gives_numpys_numbers(name: str) -> None:
     case = CASES[name]()
-    same(with_kernels.run_wgsl(emitted(name, "wgsl"), case), case.expected)
+    same(tools.run_wgsl(emitted(name, "wgsl"), case), case.expected)
 
 
 @pytest.mark.parametrize("name", [n for n in pairs("glsl") if n in CASES])
 def test_glsl_on_lavapipe_gives_numpys_numbers(name: str) -> None:
     case = CASES[name]()
-    found = with_kernels.run_glsl(emitted(name, "glsl"), case)
+    found = tools.run_glsl(emitted(name, "glsl"), case)
     if name == "wide":
         # Vulkan lets an fma be a product and a sum, each rounded.
         np.testing.assert_allclose(found["out"], case.expected["out"], rtol=1e-12)
@@ -132,7 +126,7 @@ def test_the_form_for_synthesis_gives_numpys_numbers(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     case = CASES[name]()
-    same(with_kernels.run_fpga(emitted(name, "fpga"), case, tmp_path), case.expected)
+    same(tools.run_fpga(emitted(name, "fpga"), case, tmp_path), case.expected)
     # It is compiled to report what C leaves undefined, such as a signed overflow.
     assert [
         line for line in capfd.readouterr().err.splitlines() if "runtime error" in line and "zero" not in line
@@ -268,7 +262,7 @@ def test_random_expressions_of_integers_are_the_same_everywhere(
     for target in ("fpga", "opencl", "wgsl", "glsl"):
         text = transpile(kernel, target, (threads, 1, 1))
         if target == "fpga":
-            same(with_kernels.run_fpga(text, case, tmp_path), case.expected)
+            same(tools.run_fpga(text, case, tmp_path), case.expected)
             assert "runtime error" not in capfd.readouterr().err
         else:
             same(getattr(with_kernels, f"run_{target}")(text, case), case.expected)
@@ -277,10 +271,10 @@ def test_random_expressions_of_integers_are_the_same_everywhere(
 def test_functions_come_near(tmp_path: Path) -> None:
     case = with_kernels.functions()
     found = {
-        "opencl": with_kernels.run_opencl(emitted("functions", "opencl"), case),
-        "wgsl": with_kernels.run_wgsl(emitted("functions", "wgsl"), case),
-        "glsl": with_kernels.run_glsl(emitted("functions", "glsl"), case),
-        "fpga": with_kernels.run_fpga(emitted("functions", "fpga"), case, tmp_path),
+        "opencl": tools.run_opencl(emitted("functions", "opencl"), case),
+        "wgsl": tools.run_wgsl(emitted("functions", "wgsl"), case),
+        "glsl": tools.run_glsl(emitted("functions", "glsl"), case),
+        "fpga": tools.run_fpga(emitted("functions", "fpga"), case, tmp_path),
     }
     for target, made in found.items():
         near = (
@@ -290,13 +284,13 @@ def test_functions_come_near(tmp_path: Path) -> None:
 
 
 def test_what_warps_exchange_is_right_for_the_size_they_have() -> None:
-    from_sizes = with_kernels.run_wgsl(
+    from_sizes = tools.run_wgsl(
         transpile(with_kernels.kernels().warp_width, "wgsl", (64, 1, 1)),
         with_kernels.Case((1, 1, 1), (64, 1, 1), {"out": np.zeros(1, np.int32)}, {}),
     )
     case = with_kernels.warp_sum(int(from_sizes["out"][0]))
-    same(with_kernels.run_wgsl(emitted("warp_sum", "wgsl"), case), case.expected)
-    same(with_kernels.run_glsl(emitted("warp_sum", "glsl"), case), case.expected)
+    same(tools.run_wgsl(emitted("warp_sum", "wgsl"), case), case.expected)
+    same(tools.run_glsl(emitted("warp_sum", "glsl"), case), case.expected)
 
 
 def test_every_target_is_here() -> None:

@@ -53,12 +53,39 @@ def test_operations_on_two_numbers_have_numba_s_types(context: Any) -> None:
     assert wrong == {}
 
 
-def test_powers_have_numba_s_types(context: Any) -> None:
-    for a in ("int32", "int64", "uint64", "float32", "float64", "complex64"):
-        for b in ("int32", "int64", "float32", "float64"):
+def test_powers_and_divmod_have_numba_s_types(context: Any) -> None:
+    for a in (*NAMES, "float16"):
+        for b in (*NAMES, "float16"):
             kind = rules.binary("**", rules.NUMBA_NAMES[a], rules.NUMBA_NAMES[b])
             assert kind is not None
             assert rules.name_of(kind) == result(context, operator.pow, a, b), (a, b)
+            if "complex" not in a + b and "float16" not in (a, b):
+                both = rules.quotient_and_rest(rules.NUMBA_NAMES[a], rules.NUMBA_NAMES[b])  # type: ignore[arg-type]
+                assert f"UniTuple({rules.name_of(both)} x 2)" == result(context, divmod, a, b), (a, b)
+
+
+REAL = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")  # fmt: skip
+FUNCTIONS = {
+    "copysign": "sssddsdddssd sssddsdddssd sssddsdddssd dddddddddddd dddddddddddd sssddsdddssd dddddddddddd dddddddddddd "
+    "dddddddddddd sssddsdddssd sssddsdddssd dddddddddddd",
+    "atan2": "dddddddddssd dddddddddssd dddddddddssd dddddddddddd dddddddddddd dddddddddssd dddddddddddd dddddddddddd "
+    "dddddddddddd sssddsdddssd sssddsdddssd dddddddddddd",
+    "pow": "ssssdsdddssd ssssdsdddssd ssssdsdddssd dddddddddddd dddddddddddd ssssdsdddssd dddddddddddd dddddddddddd "
+    "dddddddddddd ssssdsdddssd ssssdssddssd dddddddddddd",
+    "np.arctan2": "sssddssddssd sssddssddssd sssddssddssd dddddddddssd dddddddddssd sssddssddssd sssddssddssd "
+    "dddddddddssd dddddddddssd sssssssssssd sssssssssssd dddddddddddd",
+}
+"""The types that numba-cuda 0.30.4 finds: s is float32, d float64. A row for each first, a letter for each second type."""
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_two_numbers_have_the_types_that_numba_cuda_finds(name: str) -> None:
+    rows = []
+    for a in REAL:
+        kinds: list[Any] = [(rules.NUMBA_NAMES[a], rules.NUMBA_NAMES[b]) for b in REAL]
+        found = [rules.of_ufunc(*pair) if name.startswith("np.") else rules.of_two(name, *pair) for pair in kinds]
+        rows.append("".join("s" if rules.name_of(kind) == "float32" else "d" for kind in found))
+    assert rows == FUNCTIONS[name].split()
 
 
 def test_operations_on_one_number_have_numba_s_types(context: Any) -> None:

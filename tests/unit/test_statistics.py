@@ -16,6 +16,7 @@ from scipy.signal import lfilter
 from scipy.special import stdtrit
 
 import windtunnel
+from windtunnel.core.student import student
 from windtunnel.engine.results import sketch
 from windtunnel.engine.results.sample import BatchedSample, Histograms
 from windtunnel.engine.results.statistics import (
@@ -27,7 +28,6 @@ from windtunnel.engine.results.statistics import (
     over_replications,
     paired,
     relative_error,
-    student,
     widen_to_waiting,
 )
 from windtunnel.engine.results.steady import (
@@ -412,15 +412,17 @@ def test_common_random_numbers_narrow_the_difference_of_two_fleets(queue: Any) -
 
 
 def test_students_t_is_that_of_scipy() -> None:
-    degrees = np.concatenate([np.geomspace(1.2, 1e9, 400), np.arange(2.0, 60.0), np.linspace(390.0, 410.0, 41)])
-    found = np.array([student(n) for n in degrees.tolist()])
-    assert np.abs(found / stdtrit(degrees, 0.975) - 1.0).max() < 1e-13
-    assert student(0.5) == student(1.2)
+    degrees = np.concatenate([np.geomspace(1.0, 1e9, 400), np.arange(2.0, 60.0), np.linspace(390.0, 410.0, 41)])
+    for confidence, error in ((0.95, 1e-13), (0.5, 5e-12), (0.8, 5e-12), (0.9, 5e-12), (0.99, 5e-12), (0.999, 5e-12)):
+        found = np.array([student(n, confidence) for n in degrees.tolist()])
+        assert np.abs(found / stdtrit(degrees, (1 + confidence) / 2) - 1.0).max() < error
 
 
 def test_replications_have_student_s_interval() -> None:
     found = over_replications([1.0, 2.0, 3.0])
     assert (found.value, found.low, found.high) == pytest.approx((2.0, 0.0, 2.0 + 4.302653 / 3**0.5))
+    two = over_replications([1.0, 2.0])  # one degree of freedom
+    assert two.high == pytest.approx(1.5 + 12.706205 * 0.5**0.5 / 2**0.5)
     assert over_replications([1.0]).low is None and over_replications([None]).value is None
 
 

@@ -49,6 +49,29 @@ def truth(tmp_path: Path) -> Path:
     return path
 
 
+def test_measured_steps_are_compared_with_those_that_predict_prices(tmp_path: Path) -> None:
+    """Steps are no operation of a device; the columns are those of `predict step`, and each row has its own model."""
+    given = [("llama-3.1-8b", 8, 512, 0, 1.0), ("llama-3.1-8b", 0, 0, 512, 2.0), ("qwen3-0.6b", 16, 1024, 0, 0.5)]
+    lines = ["model,decode,context,prefill,latency_s"]
+    for model, decode, context, prefill, factor in given:
+        values = {"model": model, "decode": decode, "context": context, "prefill": prefill}
+        seconds = factor * windtunnel.predict("step", "h200-sxm-141gb", values).duration_s
+        lines.append(f"{model},{decode},{context},{prefill},{seconds!r}")
+    path = tmp_path / "steps.csv"
+    path.write_text("\n".join(lines) + "\n")
+    asked = ("--against", path, "--op", "step", "--device", "h200-sxm-141gb")
+    code, out, err = command(*asked, "--format", "json", "--out", tmp_path / "out")
+    assert (code, err) == (0, "")
+    (found,) = json.loads(out)
+    assert (found["op"], found["n"], found["mape"]) == ("step", 3, pytest.approx(0.5))
+    assert found["bias"] == pytest.approx((0.0 - 0.5 + 1.0) / 3)
+    again = tmp_path / "out" / "h200-sxm-141gb" / "step.csv"
+    assert json.loads(command("--against", again, "--format", "json")[1])[0]["mape"] == pytest.approx(0.5)
+    code, _, err = command(*asked, "--calibrate", "--out", tmp_path / "fitted")
+    assert code == 1
+    assert "a step is priced by its operations" in err
+
+
 def test_the_json_is_one_list_with_the_keys_of_the_contract_first(truth: Path) -> None:
     code, out, err = command("--against", truth, "--op", "vector_add", "--format", "json")
     assert (code, err) == (0, "")

@@ -40,8 +40,8 @@ from windtunnel.core.errors import (
 )
 from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.ctype import Void, member_name
+from windtunnel.csource.facts import stored
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
-from windtunnel.csource.memory import stored
 from windtunnel.language.ir import Program
 from windtunnel.language.parameters import parameters_of
 from windtunnel.language.specialise import kernel_source

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.files import writing_output
 from windtunnel.core.forks import Copy
 from windtunnel.core.parquet import require_pyarrow
 from windtunnel.core.policy import POLICIES
@@ -68,7 +69,7 @@ class Output:
 
         made, folder = self._made(), self._folder
         self._unused = False
-        with _folder_errors(folder):
+        with writing_output(folder):
             (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
             if self._templates is not None:
                 page.receive_templates(self._templates.result() or {})
@@ -110,7 +111,7 @@ class Output:
     def _made(self) -> Path:
         """Return the folder in which files are until all of them are complete."""
         if self._scratch is None:
-            with _folder_errors(self._folder):
+            with writing_output(self._folder):
                 self._unused = not self._folder.exists()
                 self._folder.mkdir(parents=True, exist_ok=True)
                 scratch = tempfile.TemporaryDirectory(dir=self._folder, prefix=".writing-")
@@ -125,19 +126,6 @@ def save(finished: Run | PlacementRun, folder: Path, *, parquet: bool = False) -
     """
     with Output(folder, parquet=parquet) as output:
         return output.save(finished)
-
-
-@contextmanager
-def _folder_errors(folder: Path) -> Iterator[None]:
-    """Raise an error of the operating system as one of the option ``--out``."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"the output cannot be written: {error.strerror or error}",
-            where=Location(str(folder), field="--out"),
-            expected="a folder that can be written to",
-        ) from None
 
 
 def _write_jobs(recording: Recording, sample: np.ndarray | None, folder: Path, parquet: bool) -> bool:

@@ -169,9 +169,8 @@ def compare(
     Raises:
         InputError: if a model supports no row of an operation.
     """
-    return _compare(
-        measurements, partial(device_model, catalogue=catalogue or shipped_catalogue(), calibration=calibration)
-    )
+    device_of = partial(device_model, catalogue=catalogue or shipped_catalogue(), calibration=calibration)
+    return _compare(measurements, lambda name, op: predict_library.pricing(op, device_of(name)))
 
 
 def calibrated(

@@ -70,8 +70,8 @@ class Emitted:
     """The size of the shared arrays that the kernel declares (bytes)."""
     warp: tuple[int, Location] | None = None
     """The threads of a warp that the source needs, and the first line that does; None if it needs no number of them."""
-    own: bool = False
-    """Whether it is the kernel's own source, not a translation: compilers of C++ mangle its name."""
+    own: OwnText | None = None
+    """The kernel's own source, if it is that and not a translation: compilers of C++ mangle its name."""
 
 
 def transpile(
@@ -136,7 +136,7 @@ class ForArguments:
 
     def given(self, emitted: Emitted, arguments: Sequence[Any]) -> Mapping[str, Any]:
         """Return what the parameters of an emitted kernel get in a launch: buffers, numbers, and arrays of the host."""
-        if emitted.own:
+        if emitted.own is not None:
             return dict(zip(emitted.parameters, self.source.own_arguments(arguments), strict=True))
         values = (value for _, value in self.source.adapted(arguments))
         return dict(zip(emitted.parameters, values, strict=True))
@@ -161,7 +161,7 @@ def _own(own: OwnText) -> Emitted:
         else:
             arguments.append(Value(name, kind, kind, position))
     names = tuple(name for name, _, _ in own.arguments)
-    return Emitted(own.text, Signature(own.name, tuple(arguments)), tuple(own.options), names, own=True)
+    return Emitted(own.text, Signature(own.name, tuple(arguments)), tuple(own.options), names, own=own)
 
 
 def _check_target(target: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from windtunnel.language import ir
 from windtunnel.language.types import Scalar
@@ -66,12 +67,8 @@ class Facts:
         match e:
             case ir.Literal(value=value):
                 return isinstance(value, int) and abs(value) <= _SMALL
-            case ir.Index() | ir.Size():
-                return True
-            case ir.Warp(op=op):
-                return op in ("lane", "warp_size")
-            case ir.Call(op=op):
-                return op in ("bits.popc", "bits.clz", "bits.ffs")
+            case ir.Index() | ir.Size() | ir.Warp() | ir.Call():
+                return _is_count(e)
             case ir.Variable(name=name):
                 return name in self.geometric
             case ir.Binary(op=op, left=left, right=right):
@@ -104,12 +101,8 @@ class Facts:
         match e:
             case ir.Literal(value=value):
                 return value >= 0
-            case ir.Index() | ir.Size():
-                return True
-            case ir.Warp(op=op):
-                return op in ("lane", "warp_size")
-            case ir.Call(op=op):
-                return op in ("bits.popc", "bits.clz", "bits.ffs")
+            case ir.Index() | ir.Size() | ir.Warp() | ir.Call():
+                return _is_count(e)
             case ir.Variable(name=name):
                 return name in self.nonnegative
             case ir.Convert(to=to, operand=operand):
@@ -207,11 +200,11 @@ class Facts:
 
     def _contained(self) -> set[str]:
         """Return loop counters that are used only in their loops and assigned nowhere else."""
-        contained = set()
+        contained, outside = set(), _outside(self.body)
         for name, places in self.assigned.items():
             if name in self.program.scalars or not all(isinstance(place, ir.For) for place in places):
                 continue
-            if not _outside(self.body, name):
+            if name not in outside:
                 contained.add(name)
         return contained
 
@@ -223,10 +216,11 @@ class Facts:
         before: dict[int, list[str]] = {}
         direct: set[int] = set()
         top: list[str] = []
+        homes = uses_of(self.body).homes
         for name in self.assigned:
             if name in self.program.scalars or name in self.loop_variables:
                 continue
-            home = home_of(self.body, name)
+            home = homes[name]
             if home is None:
                 top.append(name)
             elif isinstance(home, ir.Assign):
@@ -240,6 +234,16 @@ class Facts:
         return {statement.name for statement in ir.walk(body) if isinstance(statement, (ir.Assign, ir.For))}
 
 
+def _is_count(e: ir.Index | ir.Size | ir.Warp | ir.Call) -> bool:
+    """Return whether an expression counts threads, elements or bits: it is small, and not negative."""
+    match e:
+        case ir.Warp(op=op):
+            return op in ("lane", "warp_size")
+        case ir.Call(op=op):
+            return op in ("bits.popc", "bits.clz", "bits.ffs")
+    return True
+
+
 def blocks_of(statement: ir.Stmt) -> list[list[ir.Stmt]]:
     """Return the blocks of a statement."""
     if isinstance(statement, ir.If):
@@ -247,56 +251,76 @@ def blocks_of(statement: ir.Stmt) -> list[list[ir.Stmt]]:
     return [list(statement.body)] if isinstance(statement, (ir.While, ir.For)) else []
 
 
-def _reads(statement: ir.Stmt, name: str) -> bool:
-    """Return whether a statement, without its blocks, reads a variable."""
-    return any(isinstance(e, ir.Variable) and e.name == name for e in ir.expressions(statement))
+def _reads(statement: ir.Stmt) -> set[str]:
+    """Return the variables that a statement reads, without its blocks."""
+    return {e.name for e in ir.expressions(statement) if isinstance(e, ir.Variable)}
 
 
-def mentions(statement: ir.Stmt, name: str) -> bool:
-    """Return whether a statement reads or assigns a variable."""
-    if _reads(statement, name) or (isinstance(statement, (ir.Assign, ir.For)) and statement.name == name):
-        return True
-    return any(mentions(inner, name) for block in blocks_of(statement) for inner in block)
+def _outside(body: Sequence[ir.Stmt], counted: frozenset[str] = frozenset()) -> set[str]:
+    """Return the variables that are read outside of the loops that they count, or changed in them.
 
-
-def _outside(body: Sequence[ir.Stmt], name: str) -> bool:
-    """Return whether a variable is read outside of the loops that it counts, or counts nested loops."""
+    ``counted``: those that the loops around count.
+    """
+    found: set[str] = set()
     for statement in body:
-        if isinstance(statement, ir.For) and statement.name == name:
-            nested = any(isinstance(i, (ir.For, ir.Assign)) and i.name == name for i in ir.walk(statement.body))
-            if nested or _reads(statement, name):
-                return True
-        elif _reads(statement, name) or any(_outside(block, name) for block in blocks_of(statement)):
-            return True
-    return False
+        found |= _reads(statement) - counted
+        inner = counted
+        if isinstance(statement, (ir.Assign, ir.For)):
+            found |= counted & {statement.name}
+            inner = counted | {statement.name}
+        for block in blocks_of(statement):
+            found |= _outside(block, inner)
+    return found
 
 
-def _sets(body: Sequence[ir.Stmt], name: str) -> bool:
-    """Return whether a block always assigns a variable before it reads it."""
-    first = next((statement for statement in body if mentions(statement, name)), None)
-    if first is None:
-        return False
-    return _sets_first(first, name)
+@dataclass
+class Uses:
+    """What a block, or a statement with its blocks, does with variables.
+
+    ``names``: those that it reads or assigns. ``sets``: those that it always assigns before it reads them. ``homes``:
+    for each of its names, the statement before or in which it is declared, if the block has all its uses; None for the
+    top of the kernel.
+    """
+
+    names: set[str] = field(default_factory=set)
+    sets: set[str] = field(default_factory=set)
+    homes: dict[str, ir.Stmt | None] = field(default_factory=dict)
 
 
-def _sets_first(statement: ir.Stmt, name: str) -> bool:
-    if _reads(statement, name):
-        return False
+def uses_of(body: Sequence[ir.Stmt]) -> Uses:
+    """Return what a block does with variables, in one pass over it."""
+    found = Uses()
+    first: dict[str, tuple[ir.Stmt, Uses]] = {}
+    several: set[str] = set()
+    for statement in body:
+        own = _of_statement(statement)
+        several |= own.names & found.names
+        for name in own.names - found.names:
+            first[name] = statement, own
+        found.sets |= own.sets - found.names
+        found.names |= own.names
+    for name, (statement, own) in first.items():
+        if name not in several and name in own.homes:
+            found.homes[name] = own.homes[name]
+        else:
+            found.homes[name] = statement if name in own.sets else None
+    return found
+
+
+def _of_statement(statement: ir.Stmt) -> Uses:
+    """Return what a statement does with variables; ``homes`` has those that only one of its blocks uses."""
+    reads = _reads(statement)
+    blocks = [uses_of(block) for block in blocks_of(statement)]
+    own = reads | ({statement.name} if isinstance(statement, (ir.Assign, ir.For)) else set())
+    found = Uses(own.union(*(block.names for block in blocks)))
     if isinstance(statement, ir.Assign):
-        return statement.name == name
-    return isinstance(statement, ir.If) and _sets(statement.body, name) and _sets(statement.orelse, name)
-
-
-def home_of(body: Sequence[ir.Stmt], name: str) -> ir.Stmt | None:
-    """Return the statement before or in which a variable is declared; None for the top of the kernel."""
-    there = [statement for statement in body if mentions(statement, name)]
-    if len(there) == 1 and not _reads(there[0], name) and not isinstance(there[0], ir.Assign):
-        statement = there[0]
-        if not (isinstance(statement, ir.For) and statement.name == name):
-            inside = [block for block in blocks_of(statement) if any(mentions(inner, name) for inner in block)]
-            if len(inside) == 1:
-                return home_of(inside[0], name)
-    return there[0] if _sets_first(there[0], name) else None
+        found.sets = {statement.name} - reads
+    elif isinstance(statement, ir.If):
+        found.sets = (blocks[0].sets & blocks[1].sets) - reads
+    for number, block in enumerate(blocks):
+        others = own.union(*(other.names for k, other in enumerate(blocks) if k != number))
+        found.homes.update((name, home) for name, home in block.homes.items() if name not in others)
+    return found
 
 
 def unpacked(program: ir.Program) -> list[ir.Stmt]:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from windtunnel.codegen.analysis import blocks_of, home_of, mentions
+from windtunnel.codegen.analysis import blocks_of, uses_of
 from windtunnel.codegen.c import CEmitter
 from windtunnel.codegen.expressions import Block
 from windtunnel.codegen.signature import Conventions
@@ -167,10 +167,10 @@ class HlsEmitter(CEmitter):
 
     def _kernel_phases(self, body: Sequence[ir.Stmt]) -> None:
         """Write the kernel's statements as phases, each of which all threads execute before the next begins."""
-        phases = list(_phases(body))
+        uses = [uses_of(phase) for phase in _phases(body)]
         for name in self.facts.assigned:
-            users = [phase for phase in phases if any(mentions(statement, name) for statement in phase)]
-            if name in self.program.scalars or len(users) != 1 or home_of(users[0], name) is None:
+            users = [phase for phase in uses if name in phase.names]
+            if name in self.program.scalars or len(users) != 1 or users[0].homes[name] is None:
                 self.per_thread.add(name)
         for declared in self.program.declared.values():
             if declared.space == "local":
@@ -219,9 +219,10 @@ class HlsEmitter(CEmitter):
         if not phase:
             return
         self.before, self.direct = {}, set()
+        uses = uses_of(phase)
         for name in self.facts.assigned:
-            if name not in self.per_thread and any(mentions(statement, name) for statement in phase):
-                home = home_of(phase, name)
+            if name not in self.per_thread and name in uses.names:
+                home = uses.homes[name]
                 assert home is not None  # noqa: S101  otherwise the name would be in `each`
                 if isinstance(home, ir.Assign):
                     self.direct.add(id(home))

@@ -1,10 +1,15 @@
-"""Reads files whole. What is not a regular file, or exceeds a stated limit, is refused before it is read."""
+"""Reads files whole. What is not a regular file, or exceeds a stated limit, is refused before it is read.
+
+What cannot be written is an error of the folder that the user named.
+"""
 
 from __future__ import annotations
 
 import gzip
 import stat
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -113,3 +118,16 @@ def _type(mode: int) -> str:
 def _size(size: Any) -> str:
     """Return a size as text, in whole MiB where it is at least that."""
     return f"{size / _MIB:,.0f} MiB" if size >= _MIB else f"{size:,} bytes"
+
+
+@contextmanager
+def writing_output(folder: Path) -> Iterator[None]:
+    """Raise an error of the operating system as one of the option ``--out``, which named the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"the output cannot be written: {error.strerror or error}",
+            where=Location(str(folder), field="--out"),
+            expected="a folder that can be written to",
+        ) from None

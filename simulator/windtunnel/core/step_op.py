@@ -1,7 +1,7 @@
 """The columns of a step: one iteration of a serving engine on a group of devices.
 
 A step is no operation of a kind of device: its cost follows from those of the operations that it consists of
-(``core.step``, ``core.step_cost``). So it is not in the registry, and jobs, calibration and validation do not take it.
+(``core.step``, ``core.step_cost``). So it is not in the registry, and jobs and calibration do not take it.
 """
 
 from __future__ import annotations
@@ -84,6 +84,11 @@ class Step(Operation):
         return super().complete({n: v for n, v in values.items() if v != "" or cls.column(n).default is None})
 
     @classmethod
+    def tokens(cls, n: Numbers) -> FloatArray:
+        """Return the tokens that the step computes, of prompts and of sequences that decode."""
+        return np.asarray(n["prefill"] + n["decode"] * n["query_tokens"])
+
+    @classmethod
     def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return 0: the operations of a step have the counts."""
         return np.zeros(())
@@ -130,7 +135,7 @@ def _unknown(field: str, word: str, formats: tuple[str, ...], prefix: str) -> In
 
 
 PREDICTED: Registry[type[Operation]] = Registry("operation")
-"""What `predict` takes: the operations, and steps, which consist of them."""
+"""What `predict` and `validate --against` take: the operations, and steps, which consist of them."""
 _ALL: tuple[type[Operation], ...] = (*OPERATIONS.values(), Step)
 for _operation in _ALL:
     PREDICTED.add(_operation.name, _operation)

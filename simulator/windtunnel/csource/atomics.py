@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Number, Pointer
-from windtunnel.csource.memory import stored
+from windtunnel.csource.facts import stored
 from windtunnel.csource.places import Places
 from windtunnel.csource.values import NULL, Mem, Place, Ptr, Value
 from windtunnel.language import ir

@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
+from windtunnel.csource.constructors import Constructors, is_implicit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
-from windtunnel.csource.expressions import Expressions
 from windtunnel.csource.labels import LOOPS
 from windtunnel.csource.memory import NOT_FOLLOWED
-from windtunnel.csource.places import addressed, addresses_this, bare, changed_by, operands, pointer_of, root_of
-from windtunnel.csource.returns import branches_only, has_goto, returns_early, walk
+from windtunnel.csource.places import bare, operands
+from windtunnel.csource.returns import branches_only, has_goto, returns_early
+from windtunnel.csource.uses import Uses
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -36,17 +37,15 @@ _LOOPED = 4  # if it has loops, which Python nests 20 deep
 _METHODS = ("CXX_METHOD", "CONSTRUCTOR", "CONVERSION_FUNCTION", "DESTRUCTOR")
 
 
-class Calls(Expressions):
+class Calls(Constructors):
     """Translates calls."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self.stack: list[int] = []
-        self._in_memory: dict[int, frozenset[int]] = {}
-        self._assigned: dict[int, frozenset[int]] = {}
+        self.uses = Uses()
         self.code: dict[str, Node] = {}
         """The functions of which a pointer is taken, by the name of their object."""
-        self._swapped: dict[int, frozenset[int]] = {}
         self._early: dict[int, tuple[bool, bool]] = {}
         self._recursion: dict[int, int] = {}
         self.functions: list[Node] = []
@@ -81,7 +80,7 @@ class Calls(Expressions):
             return self._construct(node, declared, given, target)
         if declared.kind in ("VAR_DECL", "PARM_DECL", "FIELD_DECL"):
             raise node.refused(f"a call through the pointer '{declared.name}'", "a call of a function by its name")
-        definition = self._definition(declared)
+        definition = declared.definition
         if declared.kind == "DESTRUCTOR":
             return None
         if declared.kind in _METHODS:
@@ -100,7 +99,7 @@ class Calls(Expressions):
 
     def function_pointer(self, node: Node, function: Node) -> Ptr:
         """Return the pointer to a function."""
-        definition = self._definition(function)
+        definition = function.definition
         if definition is None:
             raise node.refused(f"a pointer to '{function.name}', which has no body")
         known = next((name for name, one in self.code.items() if one.key == definition.key), None)
@@ -137,16 +136,6 @@ class Calls(Expressions):
         self._dispatch(line, at, call)
         return None if result is None else self.load(line, Reg(result, 0, result.type))
 
-    def _definition(self, declared: Node) -> Node | None:
-        """Return a function's definition; None if it has no body."""
-        for one in (
-            declared,
-            *(declared.unit.declaration(c) for c in [declared.cursor.get_definition()] if c is not None),
-        ):
-            if any(kid.kind == "COMPOUND_STMT" for kid in one.kids):
-                return one
-        return None
-
     # Long: one case for each way of naming a method and its object.
     def _method(self, node: Node, declared: Node, definition: Node | None, given: list[Node]) -> Value | Place:
         callee = bare(node.kids[0]) if node.kids else node
@@ -176,7 +165,7 @@ class Calls(Expressions):
             raise node.refused(f"a call of the virtual method '{declared.name}'", "a method that is not virtual")
         if (
             declared.name == "operator="
-            and (definition is None or _is_implicit(declared))
+            and (definition is None or is_implicit(declared))
             and this is not None
             and given
         ):
@@ -204,9 +193,7 @@ class Calls(Expressions):
         """Return the frame of a lambda: names captured by value hold what they are now."""
         frame = Frame("lambda", outer=self.frame)
         text = node.unit.text_of(node.place[0], node.place[1])
-        default_copy = "[=" in text
         kids = [kid for kid in node.kids if kid.kind == "VARIABLE_REF"]
-        del default_copy
         for kid in kids:
             target = kid.referred
             bound = None if target is None else self.frame.find(target.key)
@@ -234,7 +221,7 @@ class Calls(Expressions):
             raise node.refused(f"calls within each other, {_MAX_DEPTH} deep", "a loop")
         frame = Frame(function.name, this=this, outer=outer)
         parameters = [kid for kid in function.kids if kid.kind == "PARM_DECL"]
-        fixed = self.assigned_in(function)
+        fixed = self.uses.assigned(function)
         for number, parameter in enumerate(parameters):
             argument = given[number] if number < len(given) else None
             if argument is None or (argument.kind == "UNEXPOSED_EXPR" and not argument.kids and parameter.kids):
@@ -295,27 +282,26 @@ class Calls(Expressions):
         words = [token.spelling for token in node.cursor.get_tokens()]
         head = words[1 : next((n for n, word in enumerate(words) if n > 1 and word in "([{"), len(words)) + 1]
         kids = operands(node)
-        if "(" in words[1:2] or (kids and kids[-1].kind == "CXX_NEW_EXPR"):
+        if "(" in words[1:2]:
             raise node.refused("new at a place that is given", "new T, or an assignment")
         count: ir.Expr | None = build.converted(self.number(kids.pop(0)), U64) if head[-1:] == ["["] else None
         size: ir.Expr = build.literal(line, kind.pointee.size, U64)
         made = self.helper(node, "malloc", [size if count is None else build.binary(line, "*", size, count)])
         assert isinstance(made, Ptr)  # noqa: S101  as the header declares it
         made = self.hold_pointer(made)
+        place = Mem(made, kind.pointee)
         for kid in kids:
-            place = Mem(made, kind.pointee)
             constructor = kid.referred if kid.kind == "CALL_EXPR" else None
-            if constructor is not None and constructor.kind == "CONSTRUCTOR":
-                if count is not None and not _is_implicit(constructor):
-                    raise node.refused("new of an array of objects with a constructor", "a loop")
-                if (
-                    count is None
-                    and (value := self.call(kid, place)) not in (None, place)
-                    and not isinstance(value, Place)
-                ):
-                    self.store(line, place, value)
-            else:
+            if constructor is None or constructor.kind != "CONSTRUCTOR":
                 self.store(line, place, self._to(kid, self.value(kid), kid.type, kind.pointee))
+                continue
+            if count is not None:
+                if not is_implicit(constructor):
+                    raise node.refused("new of an array of objects with a constructor", "a loop")
+                continue
+            value = self.call(kid, place)
+            if value is not None and not isinstance(value, Place):
+                self.store(line, place, value)
         return made
 
     def _too_deep(self, function: Node, within: int) -> bool:
@@ -324,9 +310,9 @@ class Calls(Expressions):
         if most is None:
             around = self.functions[len(self.functions) - len(self.stack) + self.stack.index(function.key) :]
             own = {one.key for one in around}
-            calls = max(sum(self._calls_one_of(one, own) for one in walk(body)) for body in around)
+            calls = max(sum(self._calls_one_of(one, own) for one in body.walk()) for body in around)
             most = _RECURSION[min(calls, len(_RECURSION) - 1)]
-            if not all(branches_only(body.kids[-1:]) and not any(one.kind in LOOPS for one in walk(body))
+            if not all(branches_only(body.kids[-1:]) and not any(one.kind in LOOPS for one in body.walk())
                        for body in around):  # fmt: skip
                 most = min(most, _LOOPED)
             self._recursion[function.key] = most
@@ -334,7 +320,7 @@ class Calls(Expressions):
 
     def _calls_one_of(self, node: Node, functions: Collection[int]) -> bool:
         declared = node.referred if node.kind == "CALL_EXPR" else None
-        definition = None if declared is None else self._definition(declared)
+        definition = None if declared is None else declared.definition
         return definition is not None and definition.key in functions
 
     def _unfollowed(self, node: Node, function: Node, within: int) -> Value | Place:
@@ -383,7 +369,7 @@ class Calls(Expressions):
         if isinstance(kind, Record) and kind.is_lambda:
             return self._closure(bare(argument))
         value = self._to(argument, self.value(argument), argument.type, kind)
-        if isinstance(value, ir.Variable) and self._shuffles(function):
+        if isinstance(value, ir.Variable) and self.uses.shuffles(function):
             # Lanes pass what only one of them has set to a shuffle.
             value = ir.Variable(value.line, value.name, type=value.type, copied=True)
         if isinstance(kind, Pointer) and isinstance(value, Ptr) and parameter.key not in assigned:
@@ -391,10 +377,6 @@ class Calls(Expressions):
         if isinstance(kind, Number) and isinstance(value, ir.Literal) and parameter.key not in assigned:
             return Given(Aggregate(kind, {0: value}), 0, kind)
         return self.bind(parameter, kind, value, line, function)
-
-    def _shuffles(self, function: Node) -> bool:
-        """Return whether a function exchanges values among the lanes of a warp."""
-        return any(one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in walk(function))
 
     def _closure(self, node: Node) -> Closure:
         while node.kind in ("UNEXPOSED_EXPR", "CALL_EXPR") and len(node.kids) == 1:
@@ -414,168 +396,10 @@ class Calls(Expressions):
     def new_place(self, declared: Node, kind: CType, line: int, function: Node) -> Var | Mem:
         """Return the place of a new variable: in memory if it is an array or its address is taken."""
         in_memory = isinstance(kind, Array) or (isinstance(kind, Record) and kind.in_memory)
-        if in_memory or declared.key in self.in_memory(function):
+        if in_memory or declared.key in self.uses.in_memory(function):
             made = self.new_object(declared.name, "local", kind.size, kind, line)
             return Mem(self.start_of(made), kind)
         return self.variable(declared.name, kind)
-
-    # What functions do with their variables.
-
-    def in_memory(self, function: Node) -> frozenset[int]:
-        """Return the variables of a function whose address is taken, or of which an element is asked by number."""
-        found = self._in_memory.get(function.key)
-        if found is None:
-            self._in_memory[function.key] = frozenset()  # for a function that calls itself
-            taken = {key for one in walk(function) if (key := addressed(one)) is not None}
-            for one in walk(function):
-                taken |= self._addressed_by_call(one) if one.kind == "CALL_EXPR" else set()
-            found = self._in_memory[function.key] = frozenset(taken)
-        return found
-
-    def _addressed_by_call(self, node: Node) -> set[int]:
-        """Return the variables that a call passes by reference to a function that takes their address."""
-        declared = node.referred
-        definition = None if declared is None else self._definition(declared)
-        if definition is None:
-            return set()
-        stated = [kid for kid in definition.kids if kid.kind == "PARM_DECL"]
-        given = [Node(node.unit, one) for one in node.cursor.get_arguments()]
-        if definition.kind == "CXX_METHOD" and any(addresses_this(one) for one in walk(definition)):
-            callee = bare(node.kids[0])
-            whole = given[0] if len(given) > len(stated) else next(iter(operands(callee)), None)
-            root = None if whole is None else root_of(whole)
-            return set() if root is None else {root.key}
-        if not any(isinstance(kid.type, Pointer) and kid.type.reference for kid in stated):
-            return set()
-        within = self.in_memory(definition)
-        # The first argument of an operator that is a method is its object.
-        pairs = zip(stated, given[len(given) - len(stated) :] if len(given) > len(stated) else given, strict=False)
-        roots = [root_of(argument) for parameter, argument in pairs if parameter.key in within]
-        return {root.key for root in roots if root is not None}
-
-    def assigned_in(self, function: Node) -> frozenset[int]:
-        """Return the variables that a function assigns to after their declaration, or whose address it takes."""
-        found = self._assigned.get(function.key)
-        if found is None:
-            changed = {key for one in walk(function) for key in (changed_by(one), addressed(one)) if key is not None}
-            found = self._assigned[function.key] = frozenset(changed)
-        return found
-
-    def swapped_in(self, function: Node) -> frozenset[int]:
-        """Return the pointers through which a function compares and swaps (``atomicCAS``)."""
-        found = self._swapped.get(function.key)
-        if found is None:
-            keys = set()
-            for one in walk(function):
-                if one.kind == "CALL_EXPR" and one.name in ("atomicCAS", "atomic_cmpxchg", "atom_cmpxchg"):
-                    target = pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
-                    keys |= set() if target is None else {target}
-            found = self._swapped[function.key] = frozenset(keys)
-        return found
-
-    # Constructors.
-
-    def _construct(self, node: Node, declared: Node, given: list[Node], target: Place | None) -> Value | Place:
-        kind, line = node.type, self.line(node)
-        if isinstance(kind, Record) and kind.is_lambda:
-            return self._closure(bare(given[0]))
-        definition = self._definition(declared)
-        if isinstance(kind, Array):
-            return None  # an array of records that need no constructor
-        if definition is None or _is_implicit(declared):
-            if given:
-                return self.value(given[0])
-            return self._defaults(node, declared, kind, target)
-        if target is None:
-            made = self.variable("made", kind) if not (isinstance(kind, Record) and kind.in_memory) else None
-            target = (
-                Reg(made, 0, kind)
-                if made is not None
-                else Mem(self.start_of(self.new_object("made", "local", kind.size, kind, line)), kind)
-            )
-        self.inlined(node, definition, given, target)
-        return target
-
-    def _defaults(
-        self, node: Node, declared: Node, kind: CType, target: Place | None, but: Collection[str] = ()
-    ) -> Value | Place:
-        """Initialise members by their default values; without any, the object stays as it is."""
-        record = declared.cursor.semantic_parent
-        values = [Node(node.unit, c) for c in record.get_children() if c.kind.name == "FIELD_DECL"]
-        initial = {one.name: found for one in values if (found := _default_of(one)) is not None}
-        if not initial or not isinstance(kind, Record):
-            return target if target is not None else Aggregate(kind, {})
-        if target is None:
-            target = Reg(self.variable("made", kind), 0, kind)
-        for name, value in initial.items():
-            member = kind.member(name)
-            if member is not None and name not in but:
-                place = self.part(target, member.offset, member.type)
-                if bare(value).kind == "INIT_LIST_EXPR":
-                    made = self.listed(bare(value), member.type)
-                else:
-                    made = self._to(value, self.value(value), value.type, member.type)
-                self.store(self.line(value), place, made)
-        return target
-
-    # Long: one case for each kind of entry of a list of members.
-    def _initialised(self, function: Node) -> None:
-        """Translate a constructor's list of members."""
-        if function.kind != "CONSTRUCTOR":
-            return
-        this = self.frame.this
-        if this is not None:
-            named = {kid.name for kid in function.kids if kid.kind == "MEMBER_REF"}
-            self._defaults(function, function, this.type, this, named)
-        kids = [
-            kid for kid in function.kids if kid.kind not in ("PARM_DECL", "COMPOUND_STMT") and "ATTR" not in kid.kind
-        ]
-        member: Node | None = None
-        for kid in kids:
-            if kid.kind in ("MEMBER_REF", "TYPE_REF"):
-                member = kid
-                continue
-            if member is None or this is None or not isinstance(this.type, Record):
-                continue
-            line = self.line(kid)
-            if member.kind == "TYPE_REF":  # a base class, or a call of another constructor
-                self.call(kid, this)
-                member = None
-                continue
-            found = this.type.member(member.name)
-            if found is None:
-                raise kid.refused(f"the member '{member.name}'")
-            place = self.part(this, found.offset, found.type)
-            if bare(kid).kind == "CALL_EXPR" and isinstance(found.type, Record):
-                value = self.call(bare(kid), place)
-                if isinstance(value, Place):
-                    value = None if value == place else self.load(line, value)
-            elif bare(kid).kind == "INIT_LIST_EXPR":
-                value = self.listed(bare(kid), found.type)
-            else:
-                value = self._to(kid, self.value(kid), kid.type, found.type)
-            if value is not None:
-                self.store(line, place, value)
-            member = None
-
-
-def _is_implicit(declared: Node) -> bool:
-    """Return whether Clang wrote a constructor itself: to copy, to move, or to do nothing."""
-    parent = declared.cursor.semantic_parent
-    return bool(declared.cursor.is_default_method()) or (
-        parent is not None and parent.location == declared.cursor.location
-    )
-
-
-def _default_of(field: Node) -> Node | None:
-    kids = [kid for kid in operands(field) if "ATTR" not in kid.kind and not kid.kind.endswith("_DECL")]
-    if field.cursor.is_bitfield():  # libclang shows the number of bits, and no initial value
-        if any(token.spelling in ("=", "{") for token in field.cursor.get_tokens()):
-            raise field.refused(f"an initial value of the bit-field '{field.name}'", "an assignment")
-        return None
-    if not kids or isinstance(field.type, Array):
-        return None
-    return kids[-1]
 
 
 def _class_of(declared: Node) -> str:

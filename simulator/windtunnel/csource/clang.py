@@ -94,6 +94,15 @@ class Node:
         return self._referred
 
     @property
+    def definition(self) -> Node | None:
+        """A function's declaration that has its body; None if it has no body."""
+        defined = self.cursor.get_definition()
+        for one in (self, *([] if defined is None else [self.unit.declaration(defined)])):
+            if any(kid.kind == "COMPOUND_STMT" for kid in one.kids):
+                return one
+        return None
+
+    @property
     def key(self) -> int:
         """A number that identifies a declaration."""
         return int(self.cursor.hash)
@@ -167,6 +176,14 @@ class Node:
     def start(self) -> int:
         """Offset of the beginning in the file."""
         return int(self.cursor.extent.start.offset)
+
+    def walk(self) -> Iterator[Node]:
+        """Yield the node and all below it, in order."""
+        pending = [self]
+        while pending:
+            one = pending.pop()
+            yield one
+            pending += reversed(one.kids)
 
     def has(self, *attributes: str) -> bool:
         """Return whether a declaration has one of these attributes."""
@@ -343,10 +360,10 @@ class Unit:
         for node in self.declarations():
             if node.kind != "VAR_DECL" or not node.name.startswith("__wt_instance_"):
                 continue
-            for one in node.cursor.walk_preorder():
-                target = one.referenced if one.kind.name == "DECL_REF_EXPR" else None
-                if target is not None and target.kind.name == "FUNCTION_DECL":
-                    yield self.instances[int(node.name.rpartition("_")[2])], self.declaration(target)
+            for one in node.walk():
+                target = one.referred if one.kind == "DECL_REF_EXPR" else None
+                if target is not None and target.kind == "FUNCTION_DECL":
+                    yield self.instances[int(node.name.rpartition("_")[2])], target
                     break
 
     def number_of(self, declaration: int) -> int:

@@ -10,8 +10,9 @@ from typing import Any
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, Number, Pointer
+from windtunnel.csource.facts import stored
 from windtunnel.csource.mathematics import CONSTANTS, Mathematics, number_type
-from windtunnel.csource.memory import ASSERTION, stored
+from windtunnel.csource.memory import ASSERTION
 from windtunnel.csource.places import bare, operands, scalar_of_type
 from windtunnel.csource.values import Aggregate, Mem, Place, Ptr, Value
 from windtunnel.language import ir, types

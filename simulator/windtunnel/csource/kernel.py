@@ -15,7 +15,7 @@ import numpy as np
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import CType, Number, Pointer, Record, Void, is_function_pointer, member_name
-from windtunnel.csource.memory import Facts, stored
+from windtunnel.csource.facts import Facts, stored
 from windtunnel.csource.own import own_text
 from windtunnel.csource.translator import CProgram, Translator, constants, joined, translated
 from windtunnel.language import types
@@ -182,7 +182,8 @@ class CFunction(KernelSource):
         if any(is_function_pointer(kid.type) for kid in self.node.kids if kid.kind == "PARM_DECL"):
             return None
         stated = [(parameter.name, parameter.type, parameter.space) for parameter in self.parameters]
-        return own_text(self.module.unit, self._qualified, stated, self.module.defines, self.module.include)
+        kernels = list(dict.fromkeys(one._qualified for one in self.module.kernels.values()))
+        return own_text(self.module.unit, self._qualified, stated, self.module.defines, self.module.include, kernels)
 
     def own_arguments(self, arguments: Sequence[Any]) -> list[Any]:
         """Return what the kernel's own source takes: buffers (None for null), numbers, bytes of structs, sizes."""

@@ -57,7 +57,12 @@ typedef unsigned long ulong;
 
 
 def own_text(
-    unit: Unit, name: str, parameters: Sequence[tuple[str, CType, str]], defines: Sequence[str], include: Sequence[str]
+    unit: Unit,
+    name: str,
+    parameters: Sequence[tuple[str, CType, str]],
+    defines: Sequence[str],
+    include: Sequence[str],
+    kernels: Sequence[str],
 ) -> OwnText:
     """Return a kernel's own source.
 
@@ -67,6 +72,7 @@ def own_text(
         parameters: Name, type and memory space of each parameter; the space is empty for a number.
         defines: The macros that the file is compiled with.
         include: The folders of headers that it is compiled with.
+        kernels: The names of all kernels of the file.
     """
     folders = [Path(unit.file).resolve().parent, *(Path(folder).resolve() for folder in include)]
     given = [*(f"-I{folder}" for folder in folders), *(f"-D{one}" for one in defines)]
@@ -79,7 +85,7 @@ def own_text(
     else:
         text = _C_HEADERS + line + _of_the_device(unit, folders)
         options = [f"--fmad={str(unit.fmad).lower()}", *_CUDA_OPTIONS, *given]
-    return OwnText(text, name, options, [_role(*parameter) for parameter in parameters])
+    return OwnText(text, name, options, [_role(*parameter) for parameter in parameters], unit, kernels)
 
 
 def _role(name: str, kind: CType, space: str) -> tuple[str, str, Scalar | None]:

@@ -75,17 +75,7 @@ def _statements(node: Node) -> list[Node]:
 
 def has_goto(node: Node) -> bool:
     """Return whether a statement has a ``goto`` in it."""
-    return any(one.kind == "GOTO_STMT" for one in walk(node))
-
-
-def walk(node: Node) -> list[Node]:
-    """Return a node and all below it."""
-    found, pending = [], [node]
-    while pending:
-        one = pending.pop()
-        found.append(one)
-        pending += one.kids
-    return found
+    return any(one.kind == "GOTO_STMT" for one in node.walk())
 
 
 def has_destructor(node: Node) -> bool:

@@ -9,9 +9,10 @@ from windtunnel.csource.calls import Calls
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Void
 from windtunnel.csource.labels import label_among, leaves_a_loop, target
-from windtunnel.csource.places import bare, operands, pointed
+from windtunnel.csource.places import bare, operands
 from windtunnel.csource.returns import ends, has_destructor, has_return, sides
 from windtunnel.csource.switches import breaks, jumps_out, sections_of
+from windtunnel.csource.uses import pointed
 from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32
@@ -196,7 +197,7 @@ class Statements(Calls):
         if node.cursor.storage_class.name == "STATIC":
             self.frame.bound[node.key] = self.static(node, "global")
             return
-        if isinstance(kind, Pointer) and initial is not None and node.key not in self.assigned_in(function):
+        if isinstance(kind, Pointer) and initial is not None and node.key not in self.uses.assigned(function):
             value = self._to(initial, self.value(initial), initial.type, kind)
             if isinstance(value, Ptr):
                 self.frame.bound[node.key] = self.hold_pointer(value)
@@ -303,7 +304,7 @@ class Statements(Calls):
 
     def is_swapped(self, node: Node) -> bool:
         """Return whether a place is also one that the function compares and swaps."""
-        keys = self.swapped_in(self.function)
+        keys = self.uses.swapped(self.function)
         return bool(keys) and pointed(node) in keys
 
     # Branches and loops.

@@ -21,9 +21,9 @@ from windtunnel.csource.ctype import (
     is_function_pointer,
     member_name,
 )
+from windtunnel.csource.facts import Facts, stored
 from windtunnel.csource.intrinsics import COPIES
 from windtunnel.csource.mathematics import CLOCK
-from windtunnel.csource.memory import Facts, stored
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
 from windtunnel.csource.values import NULL, Aggregate, Frame, Given, Mem, Place, Ptr, Reg, Value, Var
@@ -167,7 +167,7 @@ class Translator(OpenCL):
         parameters: list[ir.Parameter] = []
         arrays: dict[str, types.Array] = {}
         self.frame = Frame(node.name, kernel=True)
-        assigned = self.assigned_in(node) | self.in_memory(node)
+        assigned = self.uses.assigned(node) | self.uses.in_memory(node)
         listed = [kid for kid in node.kids if kid.kind == "PARM_DECL"]
         objects: list[tuple[str, int]] = []
         for number, parameter in enumerate(listed):
@@ -238,12 +238,11 @@ class Translator(OpenCL):
         found: dict[int, Node] = {}
         for declared in self.unit.declarations():
             if declared.kind == "VAR_DECL" and declared.has("CUDADEVICE_ATTR", "CUDACONSTANT_ATTR"):
-                for one in declared.cursor.walk_preorder():
-                    target = one.referenced if one.kind.name == "DECL_REF_EXPR" else None
-                    if target is not None and target.type.get_canonical().spelling == wanted:
-                        function = self.unit.declaration(target)
-                        if self._definition(function) is not None:
-                            found.setdefault(function.key, function)
+                for one in declared.walk():
+                    function = one.referred if one.kind == "DECL_REF_EXPR" else None
+                    of_type = function is not None and function.cursor.type.get_canonical().spelling == wanted
+                    if function is not None and of_type and function.definition is not None:
+                        found.setdefault(function.key, function)
         if not found:
             raise node.refused(f"no variable of the file points to a function of the type of '{name}'")
         line = self.line(node)
@@ -311,7 +310,7 @@ class Translator(OpenCL):
             del self.variables[own]
             self.scalars[own] = leaf.scalar
             parameters.append(ir.Parameter(own, leaf.scalar, line))
-        if node.key in self.in_memory(self.kernel) or (isinstance(kind, Record) and kind.in_memory):
+        if node.key in self.uses.in_memory(self.kernel) or (isinstance(kind, Record) and kind.in_memory):
             value: Value = self.load(line, Reg(var, 0, kind))
             self.frame.bound[node.key] = self.bind(node, kind, value, line, self.kernel)
         else:

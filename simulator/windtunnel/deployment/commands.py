@@ -12,7 +12,7 @@ from windtunnel.deployment.sglang import sglang
 from windtunnel.deployment.trtllm import trtllm
 from windtunnel.deployment.vllm import vllm
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.scenario.scenario import PolicyParts
+from windtunnel.scenario.policy import PolicyParts
 from windtunnel_models.engines.arguments import engine_arguments
 
 _WRITERS: Mapping[str, Callable[[Replicas, Arguments], list[str]]] = {

@@ -15,9 +15,10 @@ from windtunnel.core.serving_engine import NODE_DEVICES
 from windtunnel.core.speculation import Speculation
 from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
 from windtunnel.scenario.decoder import DecoderModel
+from windtunnel.scenario.policy import ContinuousBatch
 from windtunnel.scenario.prefix_cache import StatedPrefixCache
 from windtunnel.scenario.program import Generate, flattened
-from windtunnel.scenario.scenario import ContinuousBatch, Scenario
+from windtunnel.scenario.scenario import Scenario
 from windtunnel_models.models import known_architecture, read_architecture
 
 PLACEHOLDER = "REPLACE-ME"

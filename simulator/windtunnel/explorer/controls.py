@@ -18,8 +18,10 @@ from windtunnel.core.step_op import KV_FORMATS
 from windtunnel.core.yamlfile import format_path
 from windtunnel.report.numbers import exact_quantity, share
 from windtunnel.scenario.arrivals import Closed
+from windtunnel.scenario.fleet import FleetEntry
+from windtunnel.scenario.policy import ContinuousBatch, PolicyParts, RequestBatch
 from windtunnel.scenario.program import Generate, flattened
-from windtunnel.scenario.scenario import ContinuousBatch, FleetEntry, PolicyParts, RequestBatch, Scenario
+from windtunnel.scenario.scenario import Scenario
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.models import model_names
 

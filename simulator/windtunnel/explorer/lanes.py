@@ -24,7 +24,7 @@ from windtunnel.core.yamlfile import Document
 from windtunnel.explorer.look import Looker
 from windtunnel_models.catalogue import Catalogue
 
-_PRELOAD = ("windtunnel.explorer.look", "windtunnel.engine.compiled.run", "scipy.special", "scipy.optimize")
+_PRELOAD = ("windtunnel.explorer.look", "windtunnel.engine.compiled.run", "scipy.optimize")
 """Modules that workers need. They are forked from a process that has imported them once."""
 _KEPT = ("make_ready",)
 """Calls that are not given up, because what they compile is needed sooner or later."""

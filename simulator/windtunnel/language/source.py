@@ -7,7 +7,7 @@ import builtins
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -53,12 +53,16 @@ class OwnText:
         arguments: What the kernel takes, in order: (name, role, type). The role is ``array``, ``number``, ``struct`` (a
             value of several numbers) or ``local`` (bytes of shared memory). The type is None where there is no single
             one.
+        file: The loaded file. All kernels of one file have one text, and share its variables.
+        kernels: The names of all kernels of the file.
     """
 
     text: str
     name: str
     options: Sequence[str]
     arguments: Sequence[tuple[str, str, Scalar | None]]
+    file: Hashable
+    kernels: Sequence[str]
 
 
 class KernelSource:

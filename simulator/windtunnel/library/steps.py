@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from windtunnel.core.architecture import Architecture, LatentAttention
 from windtunnel.core.decoder_memory import Beside, DecoderMemory, LargestStep, check_fits
-from windtunnel.core.device import Cost, Device
+from windtunnel.core.device import Cost, Device, ModelAccuracy
 from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.group import Group
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Rows
@@ -79,6 +79,10 @@ class StepPricing:
             part = StepLoad(*(getattr(load, name)[members] for name in AMOUNTS))
             tables.append((members, StepTable(divided, part, context)))
         return tables
+
+    def accuracy_of(self, op: str) -> ModelAccuracy:
+        """Return the basis of the predictions: steps themselves are not fitted to measurements."""
+        return ModelAccuracy(op, "formula", "the sum of the operations of a step, each with a basis of its own")
 
     def one(self, rows: Rows) -> StepPrediction:
         """Return the cost of a single row with its parts, without those that the step does not run.

@@ -9,6 +9,7 @@ import numpy as np
 
 from windtunnel.core.results.plan import JudgedTarget
 from windtunnel.core.results.run import Measured, TargetVerdict
+from windtunnel.core.student import student
 from windtunnel.core.units import to_unit
 from windtunnel.planning.evaluation import headroom
 from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace
@@ -149,13 +150,6 @@ def _no_value(target: Target, result: Measured) -> str:
     """Return the reason why a run has no value for a target."""
     unstable = result.statistics.unstable_reason
     return unstable if METRICS[target.metric].per_workload and unstable else "nothing was seen of it in the run"
-
-
-def student(degrees: int, confidence: float) -> float:
-    """Return Student's t for a two-sided interval."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
 # Further simulations.

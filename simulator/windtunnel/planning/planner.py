@@ -32,7 +32,8 @@ from windtunnel.planning.search import SearchResult
 from windtunnel.planning.workers import Workers
 from windtunnel.scenario.changes import NodePath, parse_path
 from windtunnel.scenario.plan import Plan
-from windtunnel.scenario.scenario import ContinuousBatch, Scenario
+from windtunnel.scenario.policy import ContinuousBatch
+from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation import versions as versions_module
 from windtunnel_models.catalogue import Catalogue
 

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from windtunnel.core.provenance import PROVENANCES
 from windtunnel.core.recording import Recording
-from windtunnel.core.results.run import DeviceResult, Estimate, ModelInput, RunResult, distribution
-from windtunnel.report import page, run_text, serving
+from windtunnel.core.results.run import DeviceResult, RunResult
+from windtunnel.report import page, run_inputs, run_tables, run_text, serving
 from windtunnel.report.charts import Chart, charts
-from windtunnel.report.contexts import contexts_table
 from windtunnel.report.next_steps import next_steps
 from windtunnel.report.numbers import (
     NOTHING,
     exact_quantity,
-    exact_range,
     interval,
-    is_finite,
-    number,
     plural,
     quantity,
-    quantity_in_unit,
     rate,
     share,
     usd,
     watt_hours,
 )
-from windtunnel.report.page import Bar, BarGroup, Cell, InputGroup, InputRow, ProvenanceCount, Tile
-from windtunnel.report.run_text import METRICS, STATISTICS, by_entry
+from windtunnel.report.page import Bar, BarGroup, Cell, Tile
+from windtunnel.report.run_tables import MANY_DEVICES, timed_cell
+from windtunnel.report.run_text import STATISTICS, by_entry
 from windtunnel.report.targets import overall_status, target_line, verdict
-
-MAX_BARS = 24
-"""Above this number of devices the utilisation chart shows fleet entries instead."""
-
-MAX_DEVICE_ROWS = 200
-MAX_PROVENANCE_ROWS = 2_000
 
 GLOSSARY = (
     ("Latency", "time from a job's arrival to its completion; completed jobs only"),
@@ -60,20 +48,6 @@ GLOSSARY = (
 )
 
 MEANING = dict(GLOSSARY)
-
-PROVENANCE_MEANING = {
-    "measured": "measured on this device by windtunnel validate",
-    "published": "a measurement that others published",
-    "datasheet": "vendor datasheet, or a source that cites it",
-    "assumed": "an assumption with a stated range, because no value is published",
-}
-PROVENANCE_MARK = {"measured": "●", "published": "◐", "datasheet": "○", "assumed": "▲"}
-
-MODEL_BASIS = {
-    "measured": "measurements of this SKU",
-    "transfer": "measurements of related SKUs",
-    "formula": "formula and published constants",
-}
 
 
 @dataclass(frozen=True)
@@ -124,7 +98,7 @@ def _key_figures(report: RunReport) -> Markup:
     result = report.result
     unstable = run_text.unstable_reason(result)
     times = [
-        [Cell(heading, title=MEANING[heading]), *map(_timed, timed.by_name().values())]
+        [Cell(heading, title=MEANING[heading]), *map(timed_cell, timed.by_name().values())]
         for heading, timed in run_text.timed_metrics(result)
     ]
     caption = f"Times of {_jobs_in_times(result)}{', with 95% confidence intervals' if not unstable else ''}"
@@ -189,13 +163,6 @@ def _jobs_in_times(result: RunResult) -> str:
     return "all jobs"
 
 
-def _timed(estimate: Estimate | None) -> Cell:
-    """Return a time with its confidence interval."""
-    if estimate is None or not is_finite(estimate.value):
-        return Cell(NOTHING)
-    return Cell(quantity(estimate.value, "s"), interval(estimate) or "no 95% CI")
-
-
 def _notes(result: RunResult) -> list[str]:
     notes = run_text.notes(result)
     replications = result.replications
@@ -242,7 +209,7 @@ def _percentiles(chart: Chart, metric: str, note: str = "") -> Markup:
 
 def _fleet(report: RunReport) -> Markup:
     devices, drawn = report.result.devices, report.charts
-    by_device = run_text.device_count(report.result) <= MAX_BARS
+    by_device = run_text.device_count(report.result) <= MANY_DEVICES
     caption = "Share of the rented time in which at least one engine of a device is busy."
     if not by_device:
         caption += " Bar: mean over the entry's devices. Thin line: range over them."
@@ -269,7 +236,7 @@ def _bars(devices: Sequence[DeviceResult]) -> list[BarGroup]:
         return Bar(name, value, share(value), low, high)
 
     entries = by_entry(devices)
-    if sum(entry.count for entry in entries) > MAX_BARS:
+    if sum(entry.count for entry in entries) > MANY_DEVICES:
         rows = [bar(f"{entry.count:,} × {entry.label}", entry.mean, entry.lowest, entry.highest) for entry in entries]
         return [BarGroup("", "", rows)]
     groups = []
@@ -303,281 +270,8 @@ def _cost(report: RunReport) -> Markup:
     return page.section("cost", "Cost", page.tiles(items, "cost"))
 
 
-def _tables(report: RunReport) -> Markup:
-    result = report.result
-    return page.section(
-        "tables",
-        "Details",
-        _workloads(result),
-        _entries(result),
-        _faults(result),
-        _progress(result),
-        _designs(result),
-        _real(result),
-        _devices(result),
-    )
-
-
-def _workloads(result: RunResult) -> Markup:
-    columns = [("latency", "p50"), ("latency", "p95"), ("latency", "p99")]
-    columns += [
-        (metric, "p99")
-        for metric in ("waiting", "ttft", "itl", "tpot")
-        if any(distribution(workload, metric) is not None for workload in result.workloads)
-    ]
-    rows = [
-        [
-            Cell(workload.name, workload.use_case or ""),
-            Cell(
-                f"{workload.jobs.completed:,}",
-                ", ".join(run_text.unfinished(workload.jobs)),
-                f"of {workload.jobs.arrived:,}",
-            ),
-            *(
-                _timed(None if (times := distribution(workload, metric)) is None else times.of(statistic))
-                for metric, statistic in columns
-            ),
-        ]
-        for workload in result.workloads
-    ]
-    heads = [f"{METRICS[metric]} {statistic}" for metric, statistic in columns]
-    return page.table("Workloads", ["Workload", "Completed", *heads], rows)
-
-
-def _entries(result: RunResult) -> Markup | None:
-    if run_text.device_count(result) < 2:
-        return None
-    rows = [
-        [
-            entry.name,
-            entry.sku,
-            entry.kind,
-            f"{entry.count * entry.group:,}" + (f" in groups of {entry.group}" if entry.group > 1 else ""),
-            share(entry.mean),
-            f"{share(entry.lowest)} to {share(entry.highest)}" if entry.count > 1 else NOTHING,
-            f"{entry.jobs:,}",
-            watt_hours(entry.energy_j),
-            quantity(entry.idle_power_w, "W"),
-            quantity(entry.power_limit_w, "W"),
-        ]
-        for entry in by_entry(result.devices)
-    ]
-    header = [
-        "Fleet entry",
-        "SKU",
-        "Kind",
-        "Devices",
-        "Utilisation",
-        "Range",
-        "Jobs",
-        "Energy",
-        "Idle power",
-        "Power limit",
-    ]
-    return page.table("Devices by fleet entry", header, rows, words=(0, 1, 2))
-
-
-def _faults(result: RunResult) -> Markup | None:
-    """Return the injected faults, the affected jobs, and each fleet entry's share of the faults."""
-    faults = result.faults
-    if faults is None:
-        return None
-    rows = [
-        [
-            entry.name,
-            f"{entry.devices:,}",
-            f"{entry.failures:,}",
-            *(quantity(time_s or None, "s") for time_s in (entry.down_s, entry.unreachable_s, entry.throttled_s)),
-            share(entry.availability),
-        ]
-        for entry in faults.entries
-    ]
-    header = ["Fleet entry", "Devices", "Failures", "Down", "Unreachable", "Throttled", "Availability"]
-    return page.table(f"Faults: {'; '.join(run_text.fault_lines(result))}", header, rows, name="faults")
-
-
-def _progress(result: RunResult) -> Markup | None:
-    """Return what checkpoints and interruptions cost; None without checkpoints and preemption."""
-    found = result.progress
-    if found is None:
-        return None
-    times = (quantity(time_s or None, "s") for time_s in (found.checkpoint_s, found.restore_s, found.lost_s))
-    header = ["Checkpoints", "Writing checkpoints", "Restores", "Work lost", "Preemptions"]
-    row = [f"{found.checkpoints:,}", *times, f"{found.preemptions:,}"]
-    return page.table("Checkpoints and preemption (device time)", header, [row], name="progress")
-
-
-def _designs(result: RunResult) -> Markup | None:
-    """Return the designs of reconfigurable devices and their loads; None where no job needs a design."""
-    found = result.designs
-    if found is None:
-        return None
-    rows = [
-        [e.name, f"{e.regions:,}", quantity(e.load_each_s, "s"), ", ".join(e.needed), ", ".join(e.resident_at_start)]
-        for e in found.entries
-    ]
-    header = ["Fleet entry", "Designs held at once", "Load time", "Designs that jobs need", "Resident at the start"]
-    return page.table(f"Designs: {'; '.join(run_text.design_lines(result))}", header, rows, name="designs")
-
-
-def _real(result: RunResult) -> Markup | None:
-    """Return the time that each device of this host took, beside the time that its model predicts for the same jobs."""
-    rows: list[list[str | Cell]] = [
-        [
-            device.name,
-            Cell(f"{device.real}, {device.label}", device.why_unused or ""),
-            f"{device.operations:,}" + (f", {len(device.failures):,} failed" if device.failures else ""),
-            quantity(device.measured_s, "s"),
-            quantity(device.modelled_s, "s"),
-            f"×{number(device.measured_s / device.modelled_s)}" if device.modelled_s else NOTHING,
-            device.model,
-            ", ".join(device.timer) or NOTHING,
-            share(device.worst_error_share),
-        ]
-        for device in result.real or ()
-    ]
-    header = [
-        "Fleet entry",
-        "Device",
-        "Operations",
-        "Measured",
-        "Modelled",
-        "Ratio",
-        "Model",
-        "Timer",
-        "Error over tolerance",
-    ]
-    caption = "Real devices (their times are measured)"
-    return page.table(caption, header, rows, words=(0, 1, 6, 7), name="real") if rows else None
-
-
-def _devices(result: RunResult) -> Markup | None:
-    """Return every device, or the most and the least utilised ones of a large fleet; None if entries were summed."""
-    devices = result.devices
-    if any(device.count is not None for device in devices):
-        return None
-    shown, half, cut = list(devices), MAX_DEVICE_ROWS // 2, None
-    if len(devices) > MAX_DEVICE_ROWS:
-        order = sorted(range(len(devices)), key=lambda i: -devices[i].utilisation)
-        shown = [devices[i] for i in (*order[:half], *order[-half:])]
-        cut = page.hint(
-            f"The {half} busiest and the {half} least busy of {len(devices):,}; result.json contains all of them."
-        )
-    rows = [
-        [
-            device.name,
-            device.sku,
-            device.kind,
-            share(device.utilisation),
-            f"{device.jobs:,}",
-            watt_hours(device.energy_j),
-            quantity(device.idle_power_w, "W"),
-            quantity(device.power_limit_w, "W"),
-        ]
-        for device in shown
-    ]
-    header = ["Device", "SKU", "Kind", "Utilisation", "Jobs", "Energy", "Idle power", "Power limit"]
-    table = page.table("Devices", header, rows, words=(0, 1, 2), hidden_caption=True)
-    return page.details("Each device", f"{len(devices):,}", cut, table, is_open=len(devices) <= MAX_BARS)
-
-
 def _scenario(report: RunReport) -> Markup:
     return page.scenario(report.result.scenario)
-
-
-def _provenance(report: RunReport) -> Markup:
-    """Return every input of the device models, by device, and how many there are of each provenance."""
-    rows = report.result.provenance
-    if not rows:
-        return page.section(
-            "provenance", "Provenance of the inputs", page.hint("This run used no input of a device model.")
-        )
-    counts = {word: sum(row.provenance == word for row in rows) for word in PROVENANCES}
-    devices: dict[str, list[InputRow]] = {}
-    # The assumed inputs come first: a reader should doubt them first, and they must not be cut.
-    ordered = sorted(rows, key=lambda row: -PROVENANCES.index(row.provenance))
-    for row in ordered[:MAX_PROVENANCE_ROWS]:
-        devices.setdefault(row.device, []).append(_input(row))
-    groups = [
-        InputGroup(name, devices[name], sum(row.word == "assumed" for row in devices[name]))
-        for name in dict.fromkeys(row.device for row in rows)
-        if name in devices
-    ]
-    kinds = [
-        ProvenanceCount(
-            word, PROVENANCE_MARK[word], counts[word], counts[word] / len(rows) * 100, PROVENANCE_MEANING[word]
-        )
-        for word in PROVENANCES
-    ]
-    assumed = counts["assumed"]
-    cut = len(rows) - MAX_PROVENANCE_ROWS
-    return page.section(
-        "provenance",
-        "Provenance of the inputs",
-        page.prose(
-            "A result is only as certain as its least certain input. "
-            f"{assumed or 'None'} of {plural(len(rows), 'input')} {'is' if assumed < 2 else 'are'} assumed."
-        ),
-        page.provenance_table(kinds, groups),
-        contexts_table(report.result.contexts),
-        page.hint(f"{cut} more inputs, none less certain than those shown, are in result.json.") if cut > 0 else None,
-    )
-
-
-def _input(row: ModelInput) -> InputRow:
-    source = row.source or ""
-    return InputRow(
-        parameter=row.parameter,
-        value=quantity_in_unit(row.value, row.unit),
-        word=row.provenance,
-        mark=PROVENANCE_MARK[row.provenance],
-        range=exact_range(row.low, row.high, row.unit),
-        source=source,
-        # Only a plain web address becomes a link: anything else, such as javascript:, stays text.
-        link=source if re.fullmatch(r"https?://[^\s\"'<>]+", source) else None,
-        short=_shortened(source),
-        reason=row.reason or "",
-    )
-
-
-def _shortened(source: str) -> str:
-    """Return a web address without its scheme and without its middle."""
-    text = re.sub(r"^https?://(www\.)?", "", source)
-    return text if len(text) <= 48 or " " in text else f"{text[:22]}…{text[-24:]}"
-
-
-def _model_accuracy(report: RunReport) -> Markup | None:
-    """Return the accuracy of each operation's model, by device."""
-    devices: dict[str, list[list[str]]] = {}
-    for row in report.result.model_accuracy:
-        accuracy = row.accuracy
-        width = f"±{share(accuracy.interval_half_width)}" if is_finite(accuracy.interval_half_width) else NOTHING
-        if is_finite(accuracy.error_factor):
-            width = f"×/÷ {number(accuracy.error_factor)}"
-        groups = accuracy.cross_validation_groups
-        devices.setdefault(row.device, []).append(
-            [
-                accuracy.op if row.part_of is None else f"{accuracy.op} (in a {row.part_of})",
-                MODEL_BASIS[accuracy.basis],
-                share(accuracy.cross_validation_error),
-                share(accuracy.interval_coverage),
-                width,
-                accuracy.text + (f"; cross-validated by {groups}" if groups else ""),
-            ]
-        )
-    if not devices:
-        return None
-    header = ["Operation", "Basis", "Cross-validation error", "Interval coverage", "90% interval", "Model"]
-    return page.section(
-        "models",
-        "Accuracy of the device models",
-        page.prose(
-            "A simulated time is as accurate as the model of the device. The cross-validation error is the mean "
-            "absolute relative error on measurements that the fit did not use. Without such measurements, only the "
-            "expected range of the error is known."
-        ),
-        *(page.table(device, header, rows, words=(0, 1, 5), style="accuracy") for device, rows in devices.items()),
-    )
 
 
 def _glossary(_: RunReport) -> Markup:
@@ -591,10 +285,10 @@ SECTIONS: Sequence[Callable[[RunReport], Markup | None]] = (
     lambda report: serving.section(report.result),
     _fleet,
     _cost,
-    _tables,
+    lambda report: run_tables.section(report.result),
     _scenario,
-    _provenance,
-    _model_accuracy,
+    lambda report: run_inputs.provenance_section(report.result),
+    lambda report: run_inputs.accuracy_section(report.result),
     _glossary,
 )
 """The sections in order. A new section is one function, listed here."""

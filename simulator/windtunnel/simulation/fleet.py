@@ -14,8 +14,9 @@ from windtunnel.core.executor import Executor
 from windtunnel.core.policy import ORDERS, ROUTES, Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.policies.weighted import weighted_route
+from windtunnel.scenario.policy import ContinuousBatch, RequestBatch, WeightedRoute
 from windtunnel.scenario.prefix_cache import StatedPrefixCache
-from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
+from windtunnel.scenario.scenario import Scenario
 from windtunnel_models.catalogue import Catalogue, device_model
 
 _Part = TypeVar("_Part")

@@ -112,18 +112,44 @@ def simulate(
     ``all_devices``: the result has an object for each device, also above 10,000 devices. ``redrawn`` is described in
     ``with_redrawn_runs``. Raises InputError for an invalid scenario, or if ``engine`` does not support it.
     """
+    how = _How(replications, engine, catalogue, progress, all_devices, redrawn, aside or Aside())
     if scenario.stop is None or scenario.stop.relative_error is None:
-        how = (progress, all_devices, redrawn, aside or Aside())
-        return _simulate(scenario, replications, engine, catalogue, *how)
+        return _simulate(scenario, how)
     if replications > 1:
         raise InputError(
             "a run until precise is a single run",
             where=scenario.where("stop", "relative_error"),
             expected="no --replications, or stop: {jobs: ...}",
         )
-    return until_precise(
-        scenario, scenario.stop, lambda longer: _simulate(longer, 1, engine, catalogue, progress, all_devices, "never")
-    )
+    alone = replace(how, redrawn="never", aside=Aside())
+    return until_precise(scenario, scenario.stop, lambda longer: _simulate(longer, alone))
+
+
+@dataclass(frozen=True)
+class _How:
+    """How a scenario is run, and how much of it is measured.
+
+    Attributes:
+        replications: The number of independent runs.
+        engine: The engine, or ``auto``.
+        catalogue: The devices.
+        progress: It is called with the jobs that have arrived, and the jobs in all.
+        all_devices: Whether the result has an object for each device, also above 10,000 devices.
+        redrawn: When runs are redrawn for intervals; see ``with_redrawn_runs``.
+        aside: What other processors do.
+        until_lost: Whether the run ends when a target is lost for certain.
+        asked_only: Whether no more is measured than the targets ask for.
+    """
+
+    replications: int
+    engine: str
+    catalogue: Catalogue
+    progress: Callable[[int, int], None] | None = None
+    all_devices: bool = False
+    redrawn: When = "short"
+    aside: Aside = Aside()
+    until_lost: bool = False
+    asked_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,30 +166,20 @@ class _Runs:
 
 
 # Long: it has one step for each part of the runs.
-def _runs(
-    scenario: Scenario,
-    replications: int,
-    engine: str,
-    catalogue: Catalogue,
-    progress: Callable[[int, int], None] | None,
-    all_devices: bool,
-    when: When,
-    aside: Aside = Aside(),
-    until_lost: bool = False,
-    asked_only: bool = False,
-) -> _Runs:
+def _runs(scenario: Scenario, how: _How) -> _Runs:
     from windtunnel.engine.choice import choose, run_on
     from windtunnel.engine.prepare.checks import doubtful_settings
     from windtunnel.engine.results import invariants
     from windtunnel.engine.results.lost import watch_of
     from windtunnel.engine.results.metrics import notes_of, summarise
 
+    engine, catalogue, progress, aside = how.engine, how.catalogue, how.progress, how.aside
     recordings: list[Recording] = []
     first: PreparedRun | None = None
     chosen = why = ""
     real: list[RealDevice] = []
     drawn = opened()
-    for replication in range(replications):
+    for replication in range(how.replications):
         if first is None:
             prepared = first = prepare_run(scenario, catalogue, engine)
             chosen, why = choose(prepared, engine)
@@ -171,16 +187,16 @@ def _runs(
             seed = replication_seed(scenario.seed, replication)
             prepared = prepare_run(scenario.reseeded(seed), catalogue, engine) if first.real else first.redrawn(seed)
         report = None if progress is None else partial(_report, progress, prepared.job_count)
-        watch = watch_of(prepared, scenario.parsed_targets()) if until_lost else None
+        watch = watch_of(prepared, scenario.parsed_targets()) if how.until_lost else None
         recording = run_on(chosen, prepared, report, watch, waits=engine == "compiled")
         real = added(real, real_devices(prepared, recording))
-        invariants.check(recording, steps=not asked_only)
+        invariants.check(recording, steps=not how.asked_only)
         recordings.append(recording)
         aside.keep(prepared, replication, recording)
         if opened() == drawn and not real:
             break
     assert first is not None  # noqa: S101  replications is at least 1
-    measured = summarise(first, recordings, scenario.parsed_targets(), all_devices, asked_only)
+    measured = summarise(first, recordings, scenario.parsed_targets(), how.all_devices, how.asked_only)
     notes = [note for r in recordings for note in r.notes]
     notes += [*doubtful_settings(first), *notes_of(measured.statistics, measured.workloads)]
     if scenario.records in ("sample", "none") and not first.streamed:
@@ -190,7 +206,9 @@ def _runs(
             "in a closed loop"
         )
     if len(recordings) == 1:
-        measured, more = with_redrawn_runs(first, recordings[0], measured, when, replications, aside.processes)
+        measured, more = with_redrawn_runs(
+            first, recordings[0], measured, how.redrawn, how.replications, aside.processes
+        )
         notes += more
     return _Runs(first, recordings, measured, chosen, why, real, notes)
 
@@ -210,29 +228,20 @@ def measure(
     if scenario.stop is not None and scenario.stop.relative_error is not None:
         result, recording = simulate(scenario, 1, "auto", catalogue)
         return result, recording, result.engine
-    runs = _runs(scenario, 1, "auto", catalogue, None, False, redrawn, until_lost=until_lost, asked_only=True)
+    runs = _runs(scenario, _How(1, "auto", catalogue, redrawn=redrawn, until_lost=until_lost, asked_only=True))
     return runs.measured, runs.recordings[0], runs.engine
 
 
-def _simulate(
-    scenario: Scenario,
-    replications: int,
-    engine: str,
-    catalogue: Catalogue,
-    progress: Callable[[int, int], None] | None,
-    all_devices: bool,
-    when: When,
-    aside: Aside = Aside(),
-) -> tuple[RunResult, Recording]:
-    runs = _runs(scenario, replications, engine, catalogue, progress, all_devices, when, aside)
+def _simulate(scenario: Scenario, how: _How) -> tuple[RunResult, Recording]:
+    runs = _runs(scenario, how)
     first, recordings = runs.first, runs.recordings
     notes = list(runs.notes)
-    how = (when == "short", aside.processes)
-    measured, more = with_model_error(first, recordings[0], runs.measured, *how)
+    short = how.redrawn == "short"
+    measured, more = with_model_error(first, recordings[0], runs.measured, short, how.aside.processes)
     notes += more
-    if len(recordings) < replications and measured.statistics.redrawn is None:
+    if len(recordings) < how.replications and measured.statistics.redrawn is None:
         notes.append(
-            f"nothing in this scenario is random: {replications:,} replications would all be this run, so its "
+            f"nothing in this scenario is random: {how.replications:,} replications would all be this run, so its "
             "intervals are those of one run"
         )
     notes += real_device_notes(runs.real)

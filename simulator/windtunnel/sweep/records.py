@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.files import writing_output
 from windtunnel.sweep.grid import Manifest, canonical
 
 
@@ -56,7 +57,7 @@ class Records:
     def write(self, index: int, outcome: Outcome) -> None:
         """Record the outcome of a point; it replaces an earlier error."""
         folder = self.run_folder(index)
-        with _writing(self.folder):
+        with writing_output(self.folder):
             folder.mkdir(parents=True, exist_ok=True)
             if outcome.result is not None:
                 self._write(folder / "result.json", outcome.result)
@@ -67,7 +68,7 @@ class Records:
 
     def write_manifest(self, stated: Manifest) -> None:
         """Write the manifest after every point was checked, and delete the records of the previous sweep."""
-        with _writing(self.folder):
+        with writing_output(self.folder):
             held = _manifest(self.folder) or {}
             for name in ("manifest.json", "sweep.csv", "sweep.json"):
                 (self.folder / name).unlink(missing_ok=True)
@@ -91,19 +92,6 @@ class Records:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Report a failure to write as an error of the input, which named the folder."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"the output cannot be written: {error.strerror or error}",
-            where=Location(str(folder), field="--out"),
-            expected="a folder that can be written to",
-        ) from None
-
-
-@contextmanager
 def records(folder: Path, stated: Manifest, *, fresh: bool = False) -> Iterator[tuple[Records, bool]]:
     """Return a sweep's folder, locked, and whether it already holds this sweep.
 
@@ -112,12 +100,12 @@ def records(folder: Path, stated: Manifest, *, fresh: bool = False) -> Iterator[
     """
     where = Location(str(folder), field="--out")
     held = Records(folder, stated.points)
-    with _writing(folder):
+    with writing_output(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("a+", encoding="utf-8")
     with lock:
         _lock(lock, where)
-        with _writing(folder):
+        with writing_output(folder):
             resumed = _known(folder, json.loads(canonical(stated.to_dict())), where, fresh)
             # Only a sweep that was killed leaves these files.
             shutil.rmtree(held.scratch, ignore_errors=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Cost, Device, StrArray
+from windtunnel.core.device import Cost, ModelAccuracy, StrArray
 from windtunnel.core.errors import InputError
-from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
+from windtunnel.core.ops import FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.validation import (
     BoundFigures,
@@ -24,12 +24,23 @@ from windtunnel.core.results.validation import (
     SuspectRow,
     UnsupportedPart,
 )
+from windtunnel.core.step_op import PREDICTED, Step
 from windtunnel.validation.reference_points import measured_reference_points
 from windtunnel.validation.rows import Measurement
 from windtunnel.validation.statistics import figures, noise_floor, relative_errors
 
 MOST_WORST = 10
 """The number of rows with the largest errors that are reported for each device and operation."""
+
+
+class Model(Protocol):
+    """What predicts rows: a device, or for steps of a serving engine groups of a device."""
+
+    def cost(self, rows: Rows) -> Cost:
+        """Return the cost of every row; raises InputError for rows that are not supported."""
+
+    def accuracy_of(self, op: str) -> ModelAccuracy:
+        """Return the basis of the predictions of an operation."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ class Comparison:
     Suspect rows and rows that the model does not support are excluded from all figures.
 
     Attributes:
-        device: The model.
+        model: What predicts the rows.
         name: The device as the rows call it.
         op: The operation.
         rows: The measurements.
@@ -63,7 +74,7 @@ class Comparison:
         unsupported: The rows that the model does not support.
     """
 
-    device: Device
+    model: Model
     name: str
     op: str
     rows: tuple[Measurement, ...]
@@ -130,7 +141,7 @@ class Comparison:
 
     def report(self) -> OperationResult:
         """Return the errors of the model, as fractions."""
-        accuracy = self.device.accuracy_of(self.op)
+        accuracy = self.model.accuracy_of(self.op)
         return OperationResult(
             device=self.name,
             op=self.op,
@@ -162,12 +173,12 @@ def repeated(rows: Iterable[Measurement]) -> Iterator[tuple[Sequence[float], int
             yield same[0].repeats, 1
 
 
-def compare(measurements: Iterable[Measurement], device_of: Callable[[str], Device]) -> list[Comparison]:
+def compare(measurements: Iterable[Measurement], model_of: Callable[[str, str], Model]) -> list[Comparison]:
     """Return the comparisons of all devices and operations, in the order in which they first occur.
 
     Args:
         measurements: The measurements.
-        device_of: Returns the model of a device name.
+        model_of: Returns what predicts an operation on a device, by the names of both.
 
     Raises:
         InputError: for an unknown name, or if the model supports no row of a device and operation.
@@ -175,11 +186,11 @@ def compare(measurements: Iterable[Measurement], device_of: Callable[[str], Devi
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for row in measurements:
         groups.setdefault((row.device, row.op), []).append(row)
-    return [_compared(name, op, device_of(name), rows) for (name, op), rows in groups.items()]
+    return [_compared(name, op, model_of(name, op), rows) for (name, op), rows in groups.items()]
 
 
-def _compared(name: str, op_name: str, device: Device, measurements: Sequence[Measurement]) -> Comparison:
-    op = OPERATIONS.find(op_name)
+def _compared(name: str, op_name: str, model: Model, measurements: Sequence[Measurement]) -> Comparison:
+    op = PREDICTED.find(op_name)
     suspects = tuple(row for row in measurements if row.suspect)
     trusted = [row for row in measurements if not row.suspect]
     kept: list[Measurement] = []
@@ -188,7 +199,7 @@ def _compared(name: str, op_name: str, device: Device, measurements: Sequence[Me
     unit, error = "s", None
     for members, rows in _grouped(op, trusted):
         try:
-            cost = device.cost(rows)
+            cost = model.cost(rows)
         except InputError as problem:
             reason, error = str(problem), problem
             before = unsupported.get(reason, UnsupportedRows(0, reason, members[0]))
@@ -205,7 +216,7 @@ def _compared(name: str, op_name: str, device: Device, measurements: Sequence[Me
 
     weakest = max((int(cost.provenance.max()) for cost, _ in parts), default=int(Provenance.DATASHEET))
     return Comparison(
-        device=device,
+        model=model,
         name=name,
         op=op_name,
         rows=tuple(kept),
@@ -223,8 +234,8 @@ def _compared(name: str, op_name: str, device: Device, measurements: Sequence[Me
 
 def _grouped(op: type[Operation], rows: Sequence[Measurement]) -> Iterator[tuple[list[Measurement], Rows]]:
     """Yield rows that agree in every choice together, as cost functions take them."""
-    words = [column.name for column in op.all_columns() if column.kind == "choice"]
-    counts = [column.name for column in op.all_columns() if column.kind != "choice"]
+    words = [column.name for column in op.all_columns() if not column.is_number]
+    counts = [column.name for column in op.all_columns() if column.is_number]
     groups: dict[tuple[float | str, ...], list[Measurement]] = {}
     for row in rows:
         groups.setdefault(tuple(row.columns[name] for name in words), []).append(row)
@@ -235,7 +246,12 @@ def _grouped(op: type[Operation], rows: Sequence[Measurement]) -> Iterator[tuple
 
 
 def size_of(rows: Rows) -> tuple[FloatArray, str]:
-    """Return the size of each operation and its unit: the bytes of its operands, or else its additive count."""
+    """Return the size of each operation and its unit: the bytes of its operands, or else its additive count.
+
+    The size of a step is the number of its tokens.
+    """
+    if rows.op is Step:
+        return Step.tokens(rows.numbers), "tokens"
     numbers: Mapping[str, FloatArray] = rows.numbers
     bytes_ = rows.footprint_bytes()
     if np.all(bytes_ > 0.0):
@@ -258,8 +274,8 @@ def halves(rows: Sequence[Measurement]) -> tuple[list[Measurement], list[Measure
     ``FEWEST_SHAPES`` shapes every size is a shape. The shapes go to the halves in turn, in the order of a checksum, so
     the same rows give the same halves.
     """
-    op = OPERATIONS.find(rows[0].op)
-    counts = [column.name for column in op.all_columns() if column.kind != "choice"]
+    op = PREDICTED.find(rows[0].op)
+    counts = [column.name for column in op.all_columns() if column.is_number]
     by = [name for name in counts if name not in op.sums]
     if len({tuple(row.columns[name] for name in by) for row in rows}) < FEWEST_SHAPES:
         by = counts

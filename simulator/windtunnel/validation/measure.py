@@ -29,6 +29,7 @@ from windtunnel.core.errors import (
 )
 from windtunnel.core.ops import Operation
 from windtunnel.core.results.validation import Conditions, ConditionsSeen
+from windtunnel.core.student import student
 from windtunnel.runtime.trial import Conditioned, Operations, Trial
 from windtunnel.validation.budget import Budget
 from windtunnel.validation.rows import Measurement
@@ -97,7 +98,7 @@ class _Record:
         if count < 2:
             return math.inf
         deviation = float(np.std(np.log(self.repeats), ddof=1))
-        return math.sqrt(math.pi / 2) * float(stats.t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
+        return math.sqrt(math.pi / 2) * student(count - 1) * deviation / math.sqrt(count)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.ops import CONTEXT, OPERATIONS
+from windtunnel.core.ops import CONTEXT
 from windtunnel.core.results.validation import ChartPoints
+from windtunnel.core.step_op import PREDICTED
 from windtunnel.validation.compare import Comparison
 
 MOST_POINTS = 20_000
@@ -31,7 +32,7 @@ def points(comparison: Comparison, most: int = MOST_POINTS) -> ChartPoints:
     Of more points these are every k-th in the order of the measured times, and the ten with the largest errors.
     """
     of = thinned(comparison, most)
-    op = OPERATIONS.find(comparison.op)
+    op = PREDICTED.find(comparison.op)
     words, counts = np.unique(comparison.bound, return_counts=True)
     bounds = [str(words[i]) for i in np.lexsort((words, -counts))]
     context = {column.name: column.default for column in CONTEXT}
@@ -39,12 +40,12 @@ def points(comparison: Comparison, most: int = MOST_POINTS) -> ChartPoints:
         " ".join(
             str(comparison.rows[i].columns[column.name])
             for column in op.all_columns()
-            if column.kind == "choice" and comparison.rows[i].columns[column.name] != context.get(column.name)
+            if not column.is_number and comparison.rows[i].columns[column.name] != context.get(column.name)
         )
         for i in of.tolist()
     ]
     choices = sorted(set(chosen))
-    numbers = [column.name for column in op.all_columns() if column.kind != "choice"]
+    numbers = [column.name for column in op.all_columns() if column.is_number]
     return ChartPoints(
         device=comparison.name,
         op=comparison.op,

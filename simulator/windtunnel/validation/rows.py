@@ -20,10 +20,11 @@ from windtunnel.core.columns import Columns
 from windtunnel.core.csvfile import Table, read_table, write_table
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.files import TEXT_BYTES, read_bytes
-from windtunnel.core.ops import CONTEXT, OPERATIONS, Operation
+from windtunnel.core.ops import CONTEXT, Operation
 from windtunnel.core.optable import OpTable
 from windtunnel.core.results.data import Result
 from windtunnel.core.results.validation import Environment
+from windtunnel.core.step_op import PREDICTED
 
 EXTRA = ("power_w", "low_s", "high_s", "samples", "repeats", "timer", "note", "suspect", "error_over_tolerance")
 """Optional columns in addition to the operation's own and ``latency_s``. ``repeats`` has times with semicolons."""
@@ -130,7 +131,7 @@ def read_file(
 def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operation], Table]]:
     """Yield each operation of a table with its rows. The own column ``op`` of elementwise does not name operations."""
     if name is not None:
-        op = OPERATIONS.find(name)
+        op = PREDICTED.find(name)
         if "op" not in table.header or _has_own(op):
             yield op, table
             return
@@ -150,7 +151,7 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
             "the operation is not stated", where=Location(table.file, 1), expected="--op OPERATION, or a column 'op'"
         )
     words = table.column("op")
-    for op in (OPERATIONS.find(operation) for operation in OPERATIONS):
+    for op in (PREDICTED.find(operation) for operation in PREDICTED):
         if words and _has_own(op) and set(words) <= {*op.column("op").choices}:
             raise InputError(
                 f"the column 'op' is that of {op.name} itself ({', '.join(sorted(set(words))[:3])})",
@@ -163,7 +164,7 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
         places.setdefault(word, []).append(place)
     for word, of in places.items():
         try:
-            op = OPERATIONS.find(word)
+            op = PREDICTED.find(word)
         except InputError as error:
             raise error.at(Location(table.file, table.lines[of[0]], field="op")) from None
         if _has_own(op):
@@ -204,7 +205,7 @@ def _rows_of(
         lists = {name: values.tolist() for name, values in group.numbers.items()}
         for i, place in enumerate(places.tolist()):
             columns[place] = {
-                column.name: group.choices[column.name] if column.kind == "choice" else lists[column.name][i]
+                column.name: lists[column.name][i] if column.is_number else group.choices[column.name]
                 for column in op.all_columns()
             }
     counts, repeats = _counts(rows, table), _repeats(rows, table)
@@ -363,7 +364,7 @@ def _errors(rows: OpTable, table: Table) -> list[float | None]:
 
 def write_rows(path: Path, measurements: Sequence[Measurement]) -> None:
     """Write measurements of one operation and device as a CSV file (gzip by its name), completely or not at all."""
-    op = OPERATIONS.find(measurements[0].op)
+    op = PREDICTED.find(measurements[0].op)
     if any(row.op != op.name for row in measurements):
         raise ValueError("a file contains the rows of one operation")
     kept = [name for name in EXTRA if any(_cell(name, row) for row in measurements)]
@@ -430,7 +431,7 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
             )
     _check_types(entry, file, at)
     try:
-        columns = OPERATIONS.find(entry["op"]).complete(entry["columns"])
+        columns = PREDICTED.find(entry["op"]).complete(entry["columns"])
     except InputError as error:
         raise error.at(Location(file, field=f"{at}.columns")) from None
     _check_numbers(entry, file, at)

@@ -46,7 +46,7 @@ _KINDS: dict[int, type[DeviceError]] = {
 } | dict.fromkeys(range(900, 910), InvalidArgument)  # fmt: skip
 """Errors by cudaError_t (driver_types.h) and CUresult (cuda.h), whose numbers agree here; hipError_t follows them."""
 _STATIC_SHARED = 48 * 1024
-_HEADERS = ("nvidia.cuda_runtime", "nvidia.cuda_cccl")
+_HEADERS = ("nvidia.cuda_runtime", "nvidia.cuda_cccl", "nvidia.cu13")
 """Packages with the headers cuda_fp16.h and cooperative_groups.h, for hosts without a CUDA toolkit."""
 
 
@@ -117,6 +117,8 @@ class CupyDriver:
         self.runtime = cupy.cuda.runtime
         self.target = "hip" if self.runtime.is_hip else "cuda"
         properties = self.runtime.getDeviceProperties(index)
+        self._files: weakref.WeakKeyDictionary[Any, tuple[Any, Mapping[str, str]]] = weakref.WeakKeyDictionary()
+        """By loaded C file, the module of its own source, and what the compiler calls its kernels."""
         self.multiprocessors = int(properties["multiProcessorCount"])
         self.max_shared_bytes = max_shared_bytes(properties)
 
@@ -198,15 +200,28 @@ class CupyDriver:
         cooperative = "this_grid()" in emitted.source
         if cooperative and self.target == "hip":
             raise UnsupportedOperationError("CuPy's ROCm build does not launch kernels with a grid barrier")
-        name, options = emitted.signature.name, emitted.options
-        return self.load(emitted.source, name, options, cooperative=cooperative, mangled=emitted.own)
+        name, own = emitted.signature.name, emitted.own
+        if own is None:
+            return self.load(emitted.source, name, emitted.options, cooperative=cooperative)
+        if own.file not in self._files:
+            # One module for all kernels of the file, which share its variables.
+            self._files[own.file] = self._module(emitted.source, emitted.options, own.kernels)
+        module, names = self._files[own.file]
+        return self._kernel(module, names[name], name, cooperative=cooperative)
 
-    def load(
-        self, source: str, name: str, options: Sequence[str], *, cooperative: bool = False, mangled: bool = False
-    ) -> BuiltKernel:
+    def load(self, source: str, name: str, options: Sequence[str], *, cooperative: bool = False) -> BuiltKernel:
         """Compile source text in the target's language for this device, and return its kernel ``name``.
 
-        ``mangled``: the name may be an instance of a template, or a function that is not ``extern "C"``.
+        The kernel is ``extern "C"``.
+        """
+        module, _ = self._module(source, options)
+        return self._kernel(module, name, name, cooperative=cooperative)
+
+    def _module(
+        self, source: str, options: Sequence[str], mangled: Sequence[str] = ()
+    ) -> tuple[Any, Mapping[str, str]]:
+        """Compile and load source text; return what the compiler calls ``mangled``, kernels that may be instances of
+        templates, or functions that are not ``extern "C"``.
         """
         self.make_current()
         if self.target == "hip":
@@ -214,11 +229,15 @@ class CupyDriver:
             source = source.replace("#include <hip/hip_runtime.h>\n", "")
         if "#include <" in source:
             options = [*options, *(f"-I{folder}" for folder in self.headers())]
-        more = {"name_expressions": (name,)} if mangled else {}
+        more = {"name_expressions": tuple(mangled)} if mangled else {}
         code, names = self.cupy.cuda.compiler.compile_using_nvrtc(source, tuple(options), cache_in_memory=True, **more)
         module = self.cupy.cuda.Module()
         module.load(code)
-        function = module.get_function(names[name] if mangled else name)
+        return module, names or {}
+
+    def _kernel(self, module: Any, called: str, name: str, *, cooperative: bool) -> BuiltKernel:
+        self.make_current()
+        function = module.get_function(called)
         driver = self.cupy.cuda.driver
         static = driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function.ptr)
         return BuiltKernel(function, name, cooperative, int(static))
@@ -229,13 +248,15 @@ class CupyDriver:
             installed = self.cupy.cuda.get_rocm_path()
             return [] if installed is None else [Path(installed) / "include"]
         installed = self.cupy.cuda.get_cuda_path()
-        if installed is not None:
-            return [Path(installed) / "include"]
-        with suppress(ModuleNotFoundError):  # without any of NVIDIA's packages
-            specs = [find_spec(name) for name in _HEADERS]
-            places = [place for spec in specs if spec is not None for place in spec.submodule_search_locations or ()]
-            return [Path(place) / "include" for place in places]
-        return []
+        folders = [] if installed is None else [Path(installed) / "include"]
+        # The path that CuPy finds is that of nvcc, which may be a link outside of the toolkit.
+        if not any((folder / "cuda_runtime.h").is_file() for folder in folders):
+            with suppress(ModuleNotFoundError):  # without any of NVIDIA's packages
+                specs = [find_spec(name) for name in _HEADERS]
+                places = [at for spec in specs if spec is not None for at in spec.submodule_search_locations or ()]
+                folders += [Path(place) / "include" for place in places]
+        # CUDA 13 has <cuda/atomic> in a folder of its own.
+        return [one for folder in folders for one in (folder, folder / "cccl") if one.is_dir()]
 
     def resident(self, kernel: BuiltKernel, threads: int, shared: int) -> int:
         """Return how many blocks of ``threads`` threads and ``shared`` dynamic bytes are resident at once."""

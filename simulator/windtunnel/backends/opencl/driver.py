@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,6 +57,8 @@ class OpenClDriver:
         self.cl = pyopencl
         self.device = device
         self.context = pyopencl.Context([device])
+        self._files: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        """By loaded C file, the program of its own source: its kernels share its variables."""
 
     @property
     def standard(self) -> Sequence[str]:
@@ -93,8 +96,12 @@ class OpenClDriver:
         """Compile a kernel."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self.cl.CompilerWarning)  # PoCL writes a log for successful builds, too
-            options = [*emitted.options, *(self.standard if emitted.own else ())]
-            program = self.cl.Program(self.context, emitted.source).build(options=options)
+            options = [*emitted.options, *(self.standard if emitted.own is not None else ())]
+            program = None if emitted.own is None else self._files.get(emitted.own.file)
+            if program is None:
+                program = self.cl.Program(self.context, emitted.source).build(options=options)
+            if emitted.own is not None:
+                self._files[emitted.own.file] = program
         return self.cl.Kernel(program, emitted.signature.name)
 
     def launch(

@@ -11,8 +11,8 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, InvalidArgument
 from windtunnel.csource.ctype import Number, Vector
+from windtunnel.csource.facts import stored
 from windtunnel.csource.kernel import CFunction, CModule, KernelParameter
-from windtunnel.csource.memory import stored
 from windtunnel.emulate.common.current import current_accelerator
 from windtunnel.emulate.common.memory import Allocation, allocation_at
 from windtunnel.emulate.cupy.cuda.compiler import CompileException

@@ -165,6 +165,7 @@ def _divmod(x: Value, y: Value) -> tuple[np.ndarray, np.ndarray]:
     floor = np.floor(quotient)
     floor = np.where(quotient - floor > 0.5, floor + kind(1), floor)
     whole = np.where(quotient == 0, np.copysign(kind(0), a / b), floor)
+    whole = np.where(b == 0, a / b, whole)  # without an error, Numba divides
     return whole.astype(a.dtype), rest.astype(a.dtype)
 
 

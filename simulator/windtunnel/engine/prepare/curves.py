@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -80,16 +79,3 @@ def prompt_scores(tokens: float, window: float) -> float:
     """Return what ``causal_scores`` does for one prompt, without the time that an array takes."""
     inside = min(tokens, window)
     return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside
-
-
-@dataclass(frozen=True)
-class StepTables:
-    """The tables of ``DecoderCosts``, under the same names: what takes time to compute."""
-
-    linear: FloatArray
-    copy: FloatArray
-    head: FloatArray
-    decode: FloatArray
-    prefill: FloatArray
-    windows: FloatArray
-    adapted: FloatArray

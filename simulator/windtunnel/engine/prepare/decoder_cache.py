@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.policy import Batch
 from windtunnel.core.speculation import Speculation
-from windtunnel.engine.prepare.curves import StepTables
+from windtunnel.engine.prepare.decoder_tables import StepTables
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray
 from windtunnel.engine.prepare.batches import batch_cost
-from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN, DecoderCosts
+from windtunnel.engine.prepare.decoder_tables import CONTEXT_GRAIN
+from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.designs import designs_of
 from windtunnel.engine.prepare.offered_load import max_failed_jobs
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun

@@ -20,7 +20,8 @@ from windtunnel.core.provenance import SourcedValue
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, KvLink, LinkRate
 from windtunnel.engine.prepare.programs import Compiled
-from windtunnel.scenario.scenario import PolicyParts, Scenario
+from windtunnel.scenario.policy import PolicyParts
+from windtunnel.scenario.scenario import Scenario
 
 _SMALL_BYTES, _LARGE_BYTES = 2.0**26, 2.0**30
 """The messages from whose times the rate and the latency of a link follow: of a short prompt and of a long one."""

@@ -18,8 +18,9 @@ from windtunnel.engine.arrivals.hash_ids import BlockRuns
 from windtunnel.engine.prepare.lengths import request_lengths
 from windtunnel.engine.prepare.source import RequestLengths, Sessions, Source
 from windtunnel.scenario.arrivals import Trace
+from windtunnel.scenario.policy import ContinuousBatch
 from windtunnel.scenario.program import Generate, Stage
-from windtunnel.scenario.scenario import ContinuousBatch, Scenario, Workload
+from windtunnel.scenario.scenario import Scenario, Workload
 from windtunnel.scenario.trace_formats import FORMATS
 
 _BLOCK_TOKENS = 16

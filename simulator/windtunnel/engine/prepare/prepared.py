@@ -24,8 +24,9 @@ from windtunnel.engine.prepare.source import ServiceTimeDraws, Source
 from windtunnel.engine.prepare.tiers import ReplicaTier
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
 from windtunnel.scenario.autoscale import Autoscale
+from windtunnel.scenario.fleet import Role
 from windtunnel.scenario.program import Stage
-from windtunnel.scenario.scenario import Role, Scenario, Workload
+from windtunnel.scenario.scenario import Scenario, Workload
 
 FAR = 2**62
 """A tick beyond the longest run: the deadline of a job that has none."""

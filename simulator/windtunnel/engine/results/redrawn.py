@@ -20,11 +20,12 @@ from windtunnel.core.results.run import (
     distribution,
     of_tokens,
 )
+from windtunnel.core.student import student
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.metrics import METRICS, missing_reasons
 from windtunnel.engine.results.serving import attainment, generates
-from windtunnel.engine.results.statistics import FEW, STATISTICS, point, student, within_reason
+from windtunnel.engine.results.statistics import FEW, STATISTICS, point, within_reason
 from windtunnel.engine.results.times import Times, times_of
 from windtunnel.scenario.judging import judge, measured
 from windtunnel.scenario.target import Target

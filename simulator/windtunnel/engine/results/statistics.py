@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
 from windtunnel.core.results.run import Estimate
+from windtunnel.core.student import student
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.steady import UNBOUNDED, Correlation, correlation, merged
@@ -50,6 +50,7 @@ class _Correction:
 _OF_MEANS, _OF_PERCENTILES = _Correction(3.0, 5.0), _Correction(2.5, 2.0)
 
 _MIN_EFFECTIVE = 2.0
+_FEWEST_DEGREES = 1.2
 _MAX_RELATIVE_HALF_WIDTH = 3.0
 _SKEW_BATCHES = 32
 _SKEW_NOISE = 0.03
@@ -161,7 +162,7 @@ def _of_mean(sample: BatchedSample, value: float, within: Correlation) -> Estima
     effective = min(total.effective, (value / total.error) ** 2 if sample.positive else math.inf)
     if effective < _MIN_EFFECTIVE:
         return Estimate(value, reason=_too_short(effective), effective_sample_size=effective, batches=len(residuals))
-    t = student(effective / _OF_MEANS.per_degree)
+    t = student(max(effective / _OF_MEANS.per_degree, _FEWEST_DEGREES))
     skew = _skewness(residuals) * _OF_MEANS.gain
     low, high = _interval(value, t * total.error, t, skew, sample.positive)
     if high is None:
@@ -191,7 +192,7 @@ def _of_percentile(sample: BatchedSample, value: float, fraction: float, within:
     effective = min(sum_of_residuals.effective, (share / sum_of_residuals.error) ** 2)
     if effective < _MIN_EFFECTIVE:
         return Estimate(value, reason=_too_short(effective), effective_sample_size=effective, batches=len(residuals))
-    t = student(effective / _OF_PERCENTILES.per_degree)
+    t = student(max(effective / _OF_PERCENTILES.per_degree, _FEWEST_DEGREES))
     skew = _skewness(residuals) * _OF_PERCENTILES.gain
     # The interval of the share is computed on a logit scale, on which it cannot become negative.
     error = sum_of_residuals.error / (share * (1.0 - share))
@@ -369,58 +370,3 @@ def jobs_needed(estimate: Estimate, error: float, jobs_so_far: int) -> int:
         return jobs_so_far
     factor = max((achieved / error) ** 2, enough / effective) * _MARGIN
     return math.ceil(jobs_so_far * min(max(factor, _MIN_GROWTH), _MAX_GROWTH))
-
-
-_NORMAL = {0.95: 1.959963984540054, 0.99: 2.5758293035489004}
-"""The quantiles of the normal distribution for two-sided intervals, by their confidence."""
-_LARGE_DEGREES = 400.0
-_MOST_TERMS = 1000
-
-
-@lru_cache(maxsize=256)
-def student(degrees: float, confidence: float = 0.95) -> float:
-    """Return Student's t for a two-sided interval of 95% or 99%, with a relative error below 1e-13.
-
-    It is where the probability beyond t, the regularised incomplete beta function I_x(n/2, 1/2) at x = n / (n + t^2)
-    for n degrees of freedom, is 5% or 1%: found by Newton's method from the normal quantile, which is less than t. The
-    function is convex there, so that every step is towards t. Many degrees have Fisher's expansion in 1/n, up to its
-    fourth power (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5).
-
-    SciPy has this function too, but importing it takes more time than many runs.
-    """
-    n, z = max(degrees, 1.2), _NORMAL[confidence]
-    if n >= _LARGE_DEGREES:
-        powers = (
-            (z**3 + z) / 4.0,
-            (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0,
-            (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0,
-            (79.0 * z**9 + 776.0 * z**7 + 1482.0 * z**5 - 1920.0 * z**3 - 945.0 * z) / 92160.0,
-        )
-        return z + sum(term / n**power for power, term in enumerate(powers, start=1))
-    t, step = z, z
-    scale = math.exp(math.lgamma((n + 1.0) / 2.0) - math.lgamma(n / 2.0)) / math.sqrt(math.pi * n)
-    while abs(step) > 1e-10 * t:  # the next step would be its square
-        density = scale * math.exp(-(n + 1.0) / 2.0 * math.log1p(t * t / n))
-        beyond = 2.0 * density * t / n * _fraction(n / 2.0, n / (n + t * t))
-        step = (beyond - (1.0 - confidence)) / (2.0 * density)
-        t += step
-    return t
-
-
-def _fraction(a: float, x: float) -> float:
-    """Return the continued fraction of I_x(a, 1/2): that over x^a (1 - x)^(1/2) / (a B(a, 1/2)).
-
-    It is evaluated by Lentz's method (Press et al., Numerical Recipes, section 6.4).
-    """
-    b, c, value = 0.5, 1.0, 1.0 / (1.0 - (a + 0.5) * x / (a + 1.0))
-    d = value
-    for m in range(1, _MOST_TERMS):
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1.0) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1.0)),
-        ):
-            d, c = 1.0 / (1.0 + term * d), 1.0 + term / c
-            value *= d * c
-        if abs(d * c - 1.0) < 1e-15:
-            break
-    return value

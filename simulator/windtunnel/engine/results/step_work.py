@@ -8,7 +8,8 @@ from windtunnel.core.recording import StepWork
 from windtunnel.core.step import Amount, DraftPasses, Part
 from windtunnel.core.step_cost import causal_scores, moved_bytes
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare.decoding import WITHOUT_WINDOW, DecoderCosts
+from windtunnel.engine.prepare.decoder_tables import WITHOUT_WINDOW
+from windtunnel.engine.prepare.decoding import DecoderCosts
 
 
 def peak_times_s(costs: DecoderCosts, work: StepWork) -> tuple[float | None, float | None]:

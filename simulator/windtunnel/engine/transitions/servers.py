@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.step_cost import MICROBATCH_TOKENS
-from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
+from windtunnel.engine.prepare.decoder_tables import CONTEXT_GRAIN
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.adapters import adapters_cost, lacks_slot

@@ -83,17 +83,8 @@ def binary(line: int, op: str, left: Num | Cplx, right: Num | Cplx) -> Num | Cpl
 
 
 def _comparison(line: int, op: str, left: Num, right: Num, kind: Scalar) -> ir.Expr:
-    kinds = {left.type.kind, right.type.kind}
-    if kind.kind in ("int", "uint") and kinds == {"int", "uint"} and 64 in (left.type.bits, right.type.bits):
-        # Numba compares a signed with an unsigned number by their values.
-        wide = [converted(side.expr, I64 if side.type.kind == "int" else U64) for side in (left, right)]
-        signed = wide[0] if left.type.kind == "int" else wide[1]
-        below = ir.Binary(line, "<", deepcopy(signed), literal(line, 0), type=BOOL)
-        same = ir.Binary(line, op, *(converted(side, U64) for side in wide), type=BOOL)
-        if_negative = {"<": True, "<=": True, ">": False, ">=": False, "==": False, "!=": True}[op]
-        if left.type.kind == "uint" and op in ("<", "<=", ">", ">="):
-            if_negative = not if_negative
-        return ir.Select(line, below, literal(line, if_negative, BOOL), same, type=BOOL)
+    if {left.type.kind, right.type.kind} == {"int", "uint"} and U64 in (left.type, right.type):
+        kind = F64  # the only type that Numba finds for both, although it does not hold all their values
     if left.type == right.type:
         kind = left.type
     return ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=BOOL)
@@ -158,14 +149,11 @@ def unary(line: int, op: str, value: Num | Cplx) -> Num | Cplx | None:
     return Num(converted(ir.Unary(line, op, operand, type=own), kind))
 
 
-def extreme(line: int, op: str, left: Num, right: Num, *, nans: bool = False) -> Num:
+def extreme(line: int, op: str, left: Num, right: Num) -> Num:
     """Return ``min`` or ``max`` of two numbers. Python's returns the first operand unless the second is beyond it."""
     kind = rules.unified(left.type, right.type)
-    if is_integer(left.type) and is_integer(right.type) and left.type != right.type:
-        kind = rules.integer_result(left.type, right.type)
     assert isinstance(kind, Scalar)  # noqa: S101  both are numbers
     a, b = converted(left.expr, kind), converted(right.expr, kind)
-    del nans
     return Num(ir.Binary(line, op, a, b, type=kind))
 
 

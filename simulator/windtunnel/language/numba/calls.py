@@ -7,6 +7,7 @@ import builtins
 import inspect
 import operator
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -309,9 +310,9 @@ class CallReader(BrainReader):
         if len(given) != 1:
             self.refuse(node, f"a conversion of {len(given)} values", "one")
         value = self.numeric(node, self._of_text(node, given[0]) if function is float else given[0])
-        if isinstance(value, Cplx):
+        if isinstance(value, Cplx) and kind != BOOL:
             self.refuse(node, f"the conversion of a complex number to {rules.name_of(kind)}", "z.real or z.imag")
-        if function is bool:
+        if kind == BOOL or isinstance(value, Cplx):
             return Num(truth(value))
         if function is int:
             return Num(converted(value.expr, I64) if value.type.kind == "float" or value.type == BOOL else value.expr)
@@ -371,9 +372,20 @@ class CallReader(BrainReader):
         items = self.items(node, given[0]) if len(given) == 1 else given
         if not items:
             self.refuse(node, f"{op} of nothing", "values")
-        result = self.num(node, items[0])
-        for other in items[1:]:
-            result = arithmetic.extreme(node.lineno, op, result, self.num(node, other))
+        numbers = [self.num(node, item) for item in items]
+        result = numbers[0]
+        # Two floats have a function of CUDA, which passes over NaN. All others are compared one after the other.
+        passes_over = len(given) == 2 and all(value.type in (F32, F64) for value in numbers)
+        for other in numbers[1:]:
+            kind = rules.unified(result.type, other.type)
+            if passes_over or rules.is_integer(kind):
+                result = arithmetic.extreme(node.lineno, op, result, other)
+                continue
+            best, value = (self.held(number(side, kind)) for side in (result, other))
+            assert isinstance(best, Num) and isinstance(value, Num)  # noqa: S101  both are real
+            beyond = self.binary(node, ">" if op == "max" else "<", value, best)
+            sides = (copy(side.expr) for side in (value, best))
+            result = Num(ir.Select(node.lineno, self.num(node, beyond).expr, *sides, type=value.type))
         return result
 
     def _builtin_pow(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
@@ -382,7 +394,9 @@ class CallReader(BrainReader):
 
     def _builtin_divmod(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
         del named
-        held = [self.held(self.numeric(node, value)) for value in given]
+        a, b = (self.num(node, value) for value in given)
+        kind = rules.quotient_and_rest(a.type, b.type)
+        held = [self.held(number(value, kind)) for value in (a, b)]
         return Tup(tuple(self.stored(self.binary(node, op, *held), "part") for op in ("//", "%")))
 
     def _builtin_round(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
@@ -393,7 +407,7 @@ class CallReader(BrainReader):
         if digits is None or (isinstance(digits, Const) and digits.value is None):
             rounded = ir.Call(line, "math.rint", [converted(value.expr, wide)], type=wide)
             return Num(converted(rounded, I64))
-        places = converted(self.integer(node, digits), I64)
+        places, wide = converted(self.integer(node, digits), I64), rules.of_float(value.type)
         return Num(ir.Call(line, "math.round_to", [converted(value.expr, wide), places], type=wide))
 
     def _builtin_sum(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:

@@ -16,7 +16,7 @@ from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
 from windtunnel.language.numba.libdevice_reader import LibdeviceReader
 from windtunnel.language.numba.values import Const, Cplx, Num, Tup, Value, View, literal
-from windtunnel.language.types import BOOL, F32, F64, I32, I64, U64
+from windtunnel.language.types import BF16, BOOL, F32, F64, I32, I64
 
 _ONE = (
     "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
@@ -116,28 +116,31 @@ class FunctionReader(LibdeviceReader):
             special = self._numpy_function(node, name, given)
             if special is not None:
                 return special
+            if name in (*_ONE, *_TWO, *_WHOLE) and BF16 not in [value.type for value in given]:
+                kind = rules.of_ufunc(*(value.type for value in given))
+                return arithmetic.function(line, name, [Num(converted(value.expr, kind)) for value in given])
         if name in _ONE and len(given) == 1:
             return arithmetic.function(line, name, given)
         if name in _TWO and len(given) == 2:
-            if name == "pow" and rules.is_integer(given[1].type) and given[1].type.bits <= 32 and not from_numpy:
-                base = converted(given[0].expr, rules.mathematical(given[0].type))
-                return Num(ir.Call(line, "math.integer_power", [base, converted(given[1].expr, I64)], type=base.type))
-            return arithmetic.function(line, name, given)
-        if name in _WHOLE:
+            kind = rules.of_two(name, given[0].type, given[1].type)
+            base = converted(given[0].expr, kind)
+            if name == "pow" and given[1].type == I32:
+                return Num(ir.Call(line, "math.integer_power", [base, converted(given[1].expr, I64)], type=kind))
+            return arithmetic.function(line, name, [Num(base), Num(converted(given[1].expr, kind))])
+        if name in _WHOLE:  # unlike Numba on the host, floats
             if rules.is_integer(given[0].type):
-                kind = U64 if given[0].type.kind == "uint" else I64
-                return Num(converted(given[0].expr, kind)) if not from_numpy else Num(converted(given[0].expr, F64))
-            made = arithmetic.function(line, name, given)
-            return made if from_numpy else Num(converted(made.expr, I64))
+                return Num(converted(given[0].expr, F64))
+            return arithmetic.function(line, name, given)
         if name in _TESTS:
             if rules.is_integer(given[0].type):
                 return Const(name == "isfinite")
             return arithmetic.function(line, name, given, BOOL)
         if name == "ldexp":
-            base = converted(given[0].expr, rules.mathematical(given[0].type))
+            base = converted(given[0].expr, rules.of_float(given[0].type))
             return Num(ir.Call(line, "math.ldexp", [base, converted(given[1].expr, I32)], type=base.type))
         if name in ("modf", "frexp"):
-            x = self.hold(converted(given[0].expr, rules.mathematical(given[0].type)))
+            of = rules.of_float if name == "frexp" else rules.mathematical
+            x = self.hold(converted(given[0].expr, of(given[0].type)))
             assert x.type is not None  # noqa: S101  it was converted
             second = I32 if name == "frexp" else x.type
             first = ir.Call(line, f"math.{name}_0", [copy(x)], type=x.type)

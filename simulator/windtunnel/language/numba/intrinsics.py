@@ -17,7 +17,7 @@ from windtunnel.language.numba.expressions import ExpressionReader
 from windtunnel.language.numba.names import HALF, VectorType
 from windtunnel.language.numba.reader import NeedsFlat
 from windtunnel.language.numba.values import Const, Cplx, Num, Records, Tup, Value, View, literal
-from windtunnel.language.types import BOOL, F16, I32, I64, U32, Array, Scalar
+from windtunnel.language.types import BF16, BOOL, F16, I8, I32, I64, U8, U16, U32, U64, Array, Scalar
 
 _FULL = 0xFFFFFFFF
 _WARP = 32
@@ -225,15 +225,21 @@ class IntrinsicReader(ExpressionReader):
         name = {"nanmax": "max", "nanmin": "min"}.get(op, op)
         if op in ("max", "min") and element.kind == "float":
             name = f"{op}_number"
-        if isinstance(owner.element, rules.Complex):
-            self.refuse(node, "an atomic operation on complex numbers", "real numbers")
-        if name in ("and_", "or_", "xor", "inc", "dec") and element.kind not in ("int", "uint"):
-            self.refuse(node, f"atomic.{op.rstrip('_')} on {rules.name_of(element)}", "integers")
-        if element.bits < 32:
-            self.refuse(node, f"an atomic operation on {rules.name_of(element)}", "elements of 32 or 64 bits")
+        self._check_atomic(node, op.rstrip("_"), owner, element)
         operands = [converted(self.num(node, value).expr, element) for value in values]
         indices = [literal(line, 0) if start is None else start for start in where.origin]
         return Num(ir.Atomic(line, name, owner.base, indices, operands, type=element))
+
+    def _check_atomic(self, node: ast.Call, op: str, owner: View, element: Scalar) -> None:
+        """Refuse what Numba CUDA has no atomic operation for."""
+        if isinstance(owner.element, rules.Complex):
+            self.refuse(node, "an atomic operation on complex numbers", "real numbers")
+        if op in ("and", "or", "xor", "exch", "cas") and element.kind not in ("int", "uint"):
+            self.refuse(node, f"atomic.{op} on {rules.name_of(element)}", "integers")
+        if op in ("inc", "dec") and element.kind != "uint":
+            self.refuse(node, f"atomic.{op} on {rules.name_of(element)}", "unsigned integers")
+        if element.bits < 32:
+            self.refuse(node, f"an atomic operation on {rules.name_of(element)}", "elements of 32 or 64 bits")
 
     # Warps.
 
@@ -319,31 +325,51 @@ class IntrinsicReader(ExpressionReader):
 
     def _call_bits(self, node: ast.Call, op: str, given: list[Value]) -> Value:
         self._wanted(node, op, given, 1)
-        value = self.integer(node, given[0])
+        truth_value = isinstance(given[0], Num) and given[0].type == BOOL
+        value = converted(self.num(node, given[0]).expr, I8) if truth_value else self.integer(node, given[0])
         assert value.type is not None  # noqa: S101  it is an integer
-        wide: Scalar = value.type
-        if wide.bits < 32:
-            wide = U32 if op != "brev" or wide.kind == "uint" else I32
-        kind = wide if op == "brev" else I32
-        return Num(ir.Call(node.lineno, f"bits.{op}", [converted(value, wide)], type=kind))
+        line, bits = node.lineno, value.type.bits
+        if op == "brev":
+            kind = value.type if value.type == U64 else U32
+            return Num(ir.Call(line, f"bits.{op}", [converted(value, kind)], type=kind))
+        if op == "ffs":
+            lowest = ir.Call(line, f"bits.{op}", [converted(value, I64 if bits > 32 else I32)], type=I32)
+            return Num(converted(lowest, U32))
+        own = value.type  # narrow integers are counted in their own width
+        if bits < 32:
+            value = converted(converted(value, U16 if bits == 16 else U8), U32)
+        made: ir.Expr = ir.Call(line, f"bits.{op}", [value], type=I32)
+        if op == "clz" and bits < 32:
+            made = ir.Binary(line, "-", made, literal(line, 32 - bits, I32), type=I32)
+        return Num(converted(made, own))
 
     def _call_fma(self, node: ast.Call, _: str, given: list[Value]) -> Value:
         self._wanted(node, "fma", given, 3)
-        made = arithmetic.function(node.lineno, "fma", [self.num(node, value) for value in given])
+        return self._fused(node, self._as_floats(node, given))
+
+    def _fused(self, node: ast.Call, given: list[Num]) -> Value:
+        made = arithmetic.function(node.lineno, "fma", given)
         assert isinstance(made.expr, ir.Call)  # noqa: S101  it is a call of fma
         made.expr.op = "fma"
         return made
 
     def _call_math(self, node: ast.Call, name: str, given: list[Value]) -> Value:
-        return arithmetic.function(node.lineno, name, [self.num(node, value) for value in given])
+        return arithmetic.function(node.lineno, name, self._as_floats(node, given))
+
+    def _as_floats(self, node: ast.Call, given: list[Value]) -> list[Num]:
+        """Return the arguments of a function that is there for float32 and float64."""
+        numbers = [self.num(node, value) for value in given]
+        kind = rules.of_float(*(value.type for value in numbers))
+        return [Num(converted(value.expr, kind)) for value in numbers]
 
     def _call_select(self, node: ast.Call, _: str, given: list[Value]) -> Value:
         self._wanted(node, "selp", given, 3)
-        condition, yes, no = given
-        both = self.unify(self.num(node, yes), self.num(node, no))
-        assert isinstance(both, Num)  # noqa: S101  both are numbers
-        sides = [converted(self.num(node, side).expr, both.type) for side in (yes, no)]
-        return Num(ir.Select(node.lineno, truth(self.numeric(node, condition)), *sides, type=both.type))
+        yes, no = (self.num(node, side) for side in given[1:])
+        if yes.type != no.type or yes.type in (BOOL, I8, U8, F16, BF16):
+            names = " and ".join(rules.name_of(side.type) for side in (yes, no))
+            self.refuse(node, f"selp of {names}", "two numbers of one type of 16 bits or more, not float16")
+        chosen = truth(self.numeric(node, given[0]))
+        return Num(ir.Select(node.lineno, chosen, yes.expr, no.expr, type=yes.type))
 
     def _call_half(self, node: ast.Call, name: str, given: list[Value]) -> Value:
         kind, op = HALF[name]
@@ -355,7 +381,7 @@ class IntrinsicReader(ExpressionReader):
         if kind == "extreme":
             return arithmetic.extreme(node.lineno, op, *numbers)
         if op == "fma":
-            return self._call_fma(node, "", list(numbers))
+            return self._fused(node, numbers)
         return Num(converted(arithmetic.function(node.lineno, op, numbers).expr, F16))
 
     def _call_hinted_load(self, node: ast.Call, name: str, given: list[Value]) -> Value:

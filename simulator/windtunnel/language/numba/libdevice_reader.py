@@ -137,7 +137,9 @@ class LibdeviceReader(IntrinsicReader):
         if name == "abs":
             return Num(ir.Unary(line, "abs", row[0], type=kind))
         if one_operand:
-            return self._call_bits(node, name, [Num(row[0])])
+            unsigned = U64 if kind.bits == 64 else U32
+            counted = self._call_bits(node, name, [Num(converted(row[0], unsigned if name == "brev" else kind))])
+            return Num(converted(self.num(node, counted).expr, kind if name == "brev" else I32))
         a, b = (self.hold(one) for one in row[:2])
         if name in ("max", "min"):
             made = binary(name, a, b)

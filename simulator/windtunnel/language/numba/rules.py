@@ -37,6 +37,8 @@ ARITHMETIC = ("+", "-", "*", "//", "%")
 BITWISE = ("&", "|", "^")
 SHIFTS = ("<<", ">>")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_IN_F32 = (BOOL, I8, I16, U8, F16, BF16, F32)
+"""The types of which Numba converts a number to float32 rather than to float64, if a function has both."""
 _SMALL = 16
 """The widest integers (bits) that a float32 holds exactly enough for Numba to keep float32."""
 
@@ -72,7 +74,7 @@ def joined(a: Number, b: Number, *, unifies: bool = False) -> Number:
             return F64
         if real == BF16:  # numba-cuda has no rule: the narrowest type that holds both
             return F32
-        return F32 if real == F32 or number.bits > 8 else F16
+        return F32 if real == F32 or number.bits > 8 or (number == U8 and not unifies) else F16
     if {a, b} == {F16, BF16}:
         return F32
     return max((a, b), key=lambda t: t.bits)
@@ -93,10 +95,18 @@ def binary(op: str, a: Number, b: Number) -> Number | None:
     if op == "/":
         return F64 if both_integers else joined(a, b)
     if op == "**" and not is_complex and is_integer(b):
-        return a if not is_integer(a) else integer_result(a, b)  # type: ignore[arg-type]
+        return _whole_power(a, b)  # type: ignore[arg-type]
     if both_integers:
         return integer_result(a, b)  # type: ignore[arg-type]
-    return joined(a, b)
+    found = joined(a, b)
+    return F32 if found == F16 and op in ("//", "%", "**") else found
+
+
+def _whole_power(a: Scalar, b: Scalar) -> Scalar:
+    """Return the type of a power with an integer exponent."""
+    if a in (BOOL, F16) and (a == F16 or b == I32):
+        return F32  # the only operations of these types are those on float32
+    return integer_result(a, b) if is_integer(a) else a
 
 
 def unary(op: str, kind: Number) -> Number | None:
@@ -126,6 +136,47 @@ def unified(a: Number, b: Number) -> Number:
     if signed.bits > unsigned.bits:
         return signed
     return {8: I16, 16: I32, 32: I64}.get(unsigned.bits, F64)
+
+
+def of_float(*kinds: Scalar) -> Scalar:
+    """Return the type of a function that has one for float32 and one for float64, but none for integers."""
+    return F32 if all(kind in _IN_F32 for kind in kinds) else F64
+
+
+def of_two(name: str, a: Scalar, b: Scalar) -> Scalar:
+    """Return the type of a function of ``math`` of two numbers.
+
+    The source is the table of signatures `numba.cuda.cudamath`: ``atan2`` and ``hypot`` have one for integers, and
+    ``pow`` one for an exponent of type int32.
+    """
+    if BF16 in (a, b):
+        found = joined(mathematical(a), mathematical(b))
+        assert isinstance(found, Scalar)  # noqa: S101  neither is complex
+        return found
+    if name in ("atan2", "hypot") and is_integer(a) and is_integer(b):
+        return F64
+    if name == "pow" and (b == I32 or (a == F32 and b == U16)):
+        return of_float(a)
+    return of_float(a, b)
+
+
+def of_ufunc(*kinds: Scalar) -> Scalar:
+    """Return the type of a function of NumPy of single numbers; a float32 decides, whatever the integers are."""
+    if F64 in kinds:
+        return F64
+    return F32 if {F16, F32} & set(kinds) or all(kind in (*_IN_F32, U16) for kind in kinds) else F64
+
+
+def quotient_and_rest(a: Scalar, b: Scalar) -> Scalar:
+    """Return the type of both results of ``divmod``, which has none for integers of different signs."""
+    if not (is_integer(a) and is_integer(b)):
+        found = joined(a, b)
+        assert isinstance(found, Scalar)  # noqa: S101  neither is complex
+        return found
+    kinds = {a.kind, b.kind}
+    if kinds == {"int", "uint"} and U64 in (a, b):
+        return F64
+    return U64 if "uint" in kinds and "int" not in kinds else I64
 
 
 def mathematical(kind: Scalar) -> Scalar:
