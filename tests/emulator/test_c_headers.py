@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -191,3 +193,32 @@ def test_an_object_whose_destructor_does_something_is_refused(tmp_path: Path) ->
             accelerator.launch(module.k, 1, 1, out)
         accelerator.launch(module.empty, 1, 1, out)
         assert accelerator.to_host(out).tolist() == [3]
+
+
+def test_doubles_rounded_in_a_direction_are_the_exact_ones(tmp_path: Path) -> None:
+    (tmp_path / "rounded.cu").write_text("""
+        #define ALL(M) __dadd_##M(x, y), __dmul_##M(x, y), __ddiv_##M(x, y), __fma_##M(x, y, z), __drcp_##M(y)
+        __global__ void k(const double *a, const double *b, const double *c, double *out) {
+            int i = threadIdx.x;
+            double x = a[i], y = b[i], z = c[i], found[] = {ALL(rz), ALL(ru), ALL(rd), __dsqrt_ru(fabs(x)), __dsub_rd(x, y)};
+            for (int n = 0; n < 17; n++) out[17 * i + n] = found[n];
+        }
+        """)
+    module, random = windtunnel.load(tmp_path / "rounded.cu"), np.random.default_rng(2)
+    numbers = random.standard_normal((3, 32)) * np.exp(5 * random.standard_normal((3, 32)))
+    with windtunnel.device("l4") as accelerator:
+        out = accelerator.to_device(np.zeros(32 * 17))
+        accelerator.launch(module.k, 1, 32, *map(accelerator.to_device, numbers), out)
+        rows = accelerator.to_host(out).reshape(32, 17)
+
+    def down(x: Fraction) -> float:
+        near = float(x)
+        return near if Fraction(near) <= x else math.nextafter(near, -math.inf)
+
+    for (a, b, c), row in zip(numbers.T, rows, strict=True):
+        x, y, z = Fraction(a), Fraction(b), Fraction(c)
+        exact = [x + y, x * y, x / y, x * y + z, 1 / y]
+        toward_zero = [math.copysign(down(abs(one)), one) for one in exact]
+        assert row[:15].tolist() == toward_zero + [-down(-one) for one in exact] + [down(one) for one in exact]
+        assert Fraction(math.nextafter(row[15], 0)) ** 2 < abs(x) <= Fraction(row[15]) ** 2
+        assert row[16] == down(x - y)

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from windtunnel.csource import build
+from windtunnel.csource.assembly import Assembly
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, Number, Pointer
 from windtunnel.csource.facts import stored
-from windtunnel.csource.mathematics import CONSTANTS, Mathematics, number_type
+from windtunnel.csource.mathematics import CONSTANTS, number_type
 from windtunnel.csource.memory import ASSERTION
-from windtunnel.csource.places import bare, operands, scalar_of_type
+from windtunnel.csource.places import bare, operands
 from windtunnel.csource.values import Aggregate, Mem, Place, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, U32, Scalar
@@ -29,26 +30,9 @@ _SHUFFLE = re.compile(r"__shfl(?:_(up|down|xor))?(_sync)?$")
 _FENCES = {
     "__threadfence": "fence.device", "__threadfence_system": "fence.device", "__threadfence_block": "fence.block",
 }  # fmt: skip
-_ASSEMBLY = {
-    "bar.sync 0": "block", "barrier.sync 0": "block", "bar.warp.sync 0xffffffff": "warp", "membar.gl": "fence.device",
-    "membar.sys": "fence.device", "membar.cta": "fence.block", "fence.acq_rel.gpu": "fence.device",
-    "fence.sc.gpu": "fence.device", "fence.acq_rel.cta": "fence.block",
-}  # fmt: skip
-"""Instructions of assembly that are barriers and fences."""
-_REGISTER = re.compile(r"mov\.(?:u32|b32|s32) %0, %%?(laneid|lanemask_(?:eq|lt|le|gt|ge))\b")
-"""Assembly that reads a register which says where a lane is."""
 
 
-_INSTRUCTION = re.compile(r"([a-z]\w*(?:\.\w+)*)\s+(.+)$")
-"""An instruction of assembly: its name with modifiers and types, and its operands."""
-_MODIFIERS = ("approx", "full", "ftz", "rn", "volatile", "global", "shared", "nc", "ca", "cg", "cs", "cv", "lu", "wb",
-              "wt", "relaxed", "acquire", "release", "weak", "gpu", "cta", "sys", "L1", "no_allocate")  # fmt: skip
-"""Modifiers that change accuracy, caching or nothing here."""
-_NAMED_BARRIER = re.compile(r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(%?\w+)\s*(?:,\s*(%?\w+))?$")
-"""Assembly that is a barrier of a number: whether threads wait, the number, and how many threads."""
-
-
-class Intrinsics(Mathematics):
+class Intrinsics(Assembly):
     """Translates calls of the device's own functions."""
 
     def intrinsic(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
@@ -57,7 +41,7 @@ class Intrinsics(Mathematics):
             "__syncthreads": self._barrier, "__syncwarp": self._warp_barrier, "__wt_grid_sync": self._grid_barrier,
             "__syncthreads_count": self._counted, "__syncthreads_and": self._counted,
             "__syncthreads_or": self._counted, "printf": self._printf, "__wt_assert_fail": self._assertion,
-            "__wt_active": self._active, "__trap": self._trap, "memcpy": self._memcpy, "memset": self._memset,
+            "__wt_active": self._active, "__trap": self.trap, "memcpy": self._memcpy, "memset": self._memset,
             "memmove": self._memcpy,
             "__wt_copy_async": self._copy_async, "__wt_async_commit": self._commit,
             "__wt_async_wait": self._wait,
@@ -103,132 +87,6 @@ class Intrinsics(Mathematics):
         return None
 
     # Barriers.
-
-    def asm(self, node: Node) -> None:
-        """Translate a statement of assembly: barriers and fences of a whole block, warp or device."""
-        text = ""
-        for token in node.cursor.get_tokens():
-            if token.spelling in (":", "::", ":::"):  # the operands follow
-                break
-            text += token.spelling[1:-1] if token.spelling.startswith('"') else ""
-        line = self.line(node)
-        instructions = [
-            part.strip() for part in text.replace("\\n", " ").replace("\\t", " ").split(";") if part.strip()
-        ]
-        for instruction in instructions:
-            register = _REGISTER.match(instruction)
-            if register is not None and len(operands(node)) == 1:
-                place = self.place(operands(node)[0])
-                made = self._special_register(line, register[1])
-                self.store(line, place, build.converted(made, scalar_of_type(place.type, U32)))
-                continue
-            if instruction == "trap":
-                self._trap(node, ())
-                continue
-            scope = _ASSEMBLY.get(instruction)
-            named = _NAMED_BARRIER.match(instruction)
-            if scope is None and named is not None:
-                self._named_barrier(node, named[2], named[3], waits=named[1] == "sync")
-                continue
-            if scope is not None:
-                self.emit(ir.Barrier(line, scope))
-            elif not self._instruction(node, instruction):
-                raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
-
-    def _instruction(self, node: Node, instruction: str) -> bool:
-        """Translate an instruction on numbers, a load or a store; return whether it is one that is known."""
-        line, given = self.line(node), operands(node)
-        found = _INSTRUCTION.match(instruction)
-        if found is None:
-            return False
-        words = [word for word in found[1].split(".") if word not in _MODIFIERS]
-        parts = [part.strip() for part in found[2].split(",")]
-
-        def operand(text: str) -> Node | None:
-            return (
-                given[int(text[1:])] if text[:1] == "%" and text[1:].isdigit() and int(text[1:]) < len(given) else None
-            )
-
-        first = operand(parts[0].strip("[]"))
-        if words[0] in ("ld", "st") and len(parts) == 2 and len(words) <= 3 and first is not None:
-            other = operand(parts[1].strip("[]"))
-            at, number = (other, first) if words[0] == "ld" else (first, other)
-            if at is None or number is None or not isinstance(number.type, Number):
-                return False
-            memory = Mem(self.pointer(at), number.type)
-            orders = [word for word in found[1].split(".") if word in ("volatile", "relaxed", "acquire", "release")]
-            if orders:
-                relaxed = "acquire" not in orders
-                if words[0] == "ld":
-                    self.store(
-                        line, self.place(number), self.atomic_read(node, memory.at, number.type, relaxed=relaxed)
-                    )
-                    return True
-                if "release" in orders:
-                    self.emit(ir.Barrier(line, "fence.device"))
-                self.atomic(node, "exch", memory.at, number.type, [self.number(number)], relaxed=True)
-                return True
-            target, source = (self.place(number), memory) if words[0] == "ld" else (memory, self.place(number))
-            self.store(line, target, self.load(line, source))
-            return True
-        name = "__wt_ptx_" + "_".join(words)
-        known = (one for one in node.unit.declarations() if one.kind == "FUNCTION_DECL" and one.name == name)
-        function = next(known, None)
-        if function is None or first is None:
-            return False
-        kinds = [kid.type for kid in function.kids if kid.kind == "PARM_DECL"]
-        if len(kinds) != len(parts) - 1:
-            return False
-        values: list[ir.Expr] = []
-        for kind, text in zip(kinds, parts[1:], strict=True):
-            assert isinstance(kind, Number)  # noqa: S101  as the header declares it
-            source = operand(text)
-            if source is None and not re.fullmatch(r"-?(?:0[xX])?[0-9a-fA-F]+", text):
-                return False
-            value = build.literal(line, int(text, 0), kind.scalar) if source is None else self.number(source)
-            values.append(self._as_bits(value, kind.scalar))
-        made = self.helper(node, name, values)
-        place = self.place(first)
-        assert isinstance(made, ir.Expr)  # noqa: S101  as the header declares it
-        self.store(line, place, self._as_bits(made, scalar_of_type(place.type, U32)))
-        return True
-
-    def _as_bits(self, value: ir.Expr, kind: Scalar) -> ir.Expr:
-        """Return a number of a register as another type: of the same bits between floats and integers."""
-        assert value.type is not None  # noqa: S101  all expressions here have types
-        if (value.type.kind == "float") != (kind.kind == "float") and value.type.bits == kind.bits:
-            return build.bits_as(value, kind)
-        return build.converted(value, kind)
-
-    def _named_barrier(self, node: Node, number: str, count: str | None, *, waits: bool) -> None:
-        """Translate a barrier of a number, of so many threads; without it, of all threads of the block."""
-        line = self.line(node)
-
-        def given(text: str) -> ir.Expr:
-            if text.startswith("%"):
-                return build.converted(self.number(operands(node)[int(text[1:])]), I32)
-            return build.literal(line, int(text, 0), I32)
-
-        threads: ir.Expr = build.literal(line, 1, I32)
-        for axis in range(3):
-            threads = build.binary(line, "*", threads, ir.Index(line, "block_size", axis, type=I32))
-        values = [given(number), threads if count is None else given(count), build.literal(line, waits, BOOL)]
-        self.helper(node, "__wt_named_barrier", values)
-
-    def _special_register(self, line: int, name: str) -> ir.Expr:
-        """Return the number of a lane, and the lanes below or above it."""
-        lane = build.converted(ir.Warp(line, "lane", [], type=I32), U32)
-        one = build.literal(line, 1, U32)
-        if name == "laneid":
-            return lane
-        own = self.hold(build.binary(line, "<<", one, lane))
-        below = self.hold(build.binary(line, "-", own, one))
-        if name == "lanemask_eq":
-            return own
-        if name in ("lanemask_lt", "lanemask_ge"):
-            return below if name == "lanemask_lt" else build.unary(line, "~", below)
-        up_to = build.binary(line, "|", below, own)
-        return up_to if name == "lanemask_le" else build.unary(line, "~", up_to)
 
     def _barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
         del arguments
@@ -530,12 +388,6 @@ class Intrinsics(Mathematics):
         text = _text(arguments[0]) or "..."
         line = self.line(node)
         self.emit(ir.Require(line, build.literal(line, False, BOOL), ASSERTION, f"the assertion '{text}' fails"))
-        return None
-
-    def _trap(self, node: Node, arguments: Sequence[Node]) -> Value:
-        del arguments
-        line = self.line(node)
-        self.emit(ir.Require(line, build.literal(line, False, BOOL), ASSERTION, "the trap is reached"))
         return None
 
 
