@@ -120,8 +120,8 @@ def test_what_clang_rejects_ends_with_2_its_message_and_its_line(check: Command)
     [
         ("int i = 0; again: if (++i < 3) goto again; a[0] = i;", "goto that goes back"),
         ("a[0] = recursive(100);", "'recursive' calls itself"),
-        ('asm("mov.u32 %0, 1;" : "=r"(a[0]));', "the assembly 'mov.u32 %0, 1'"),
-        ("int *p = new int[2]; a[0] = p[0];", "cxx_new_expr"),
+        ('asm("vset.u32.u32.eq %0, 1, 2;" : "=r"(a[0]));', "the assembly 'vset.u32.u32.eq %0, 1, 2'"),
+        ("struct S { int x; __device__ S() : x(1) {} }; S *p = new S[2]; a[0] = p[0].x;", "objects with a constructor"),
         ("a[0] = host_only;", "'host_only'"),
         ("struct { char c; int low : 3; } s; s.low = 1; a[0] = s.low;", "the bit-field 'low'"),
     ],

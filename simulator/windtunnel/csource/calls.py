@@ -28,7 +28,7 @@ from windtunnel.csource.values import (
     copied,
 )
 from windtunnel.language import ir, types
-from windtunnel.language.types import BOOL
+from windtunnel.language.types import BOOL, U64
 
 _MAX_DEPTH = 60
 """The largest depth of calls."""
@@ -269,20 +269,55 @@ class Calls(Constructors):
             if name in held and made.space == "local":
                 self.forget(line, Mem(self.start_of(made), made.type))
 
-    def helper(self, node: Node, name: str, values: Sequence[ir.Expr]) -> None:
-        """Translate a call of a function of our own headers."""
+    def helper(self, node: Node, name: str, values: Sequence[ir.Expr]) -> Value:
+        """Translate a call of a function of our own headers, and return what it returns."""
         function = next(one for one in node.unit.declarations() if one.kind == "FUNCTION_DECL" and one.name == name)
         line = self.line(node)
         caller, self.frame = self.frame, Frame(name)
         for parameter, value in zip((kid for kid in function.kids if kid.kind == "PARM_DECL"), values, strict=True):
             kind = parameter.type
             self.frame.bound[parameter.key] = Given(Aggregate(kind, {0: self.hold(value)}), 0, kind)
+        returned = _returned(function, node)
+        self.frame.returns = returned
+        if not isinstance(returned, Void):
+            self.frame.result = Reg(self.variable(f"{name}_result", returned), 0, returned)
         self.called_at.append(line)
         self.functions.append(function)
         self.function_body(line, function)
         self.functions.pop()
         self.called_at.pop()
+        result = self.frame.result
         self.frame = caller
+        return None if result is None else self.load(line, result)
+
+    def allocated(self, node: Node) -> Ptr:
+        """Translate ``new``: memory from the heap, and the initial value."""
+        line, kind = self.line(node), node.type
+        assert isinstance(kind, Pointer)  # noqa: S101  as its type says
+        words = [token.spelling for token in node.cursor.get_tokens()]
+        head = words[1 : next((n for n, word in enumerate(words) if n > 1 and word in "([{"), len(words)) + 1]
+        kids = operands(node)
+        if "(" in words[1:2]:
+            raise node.refused("new at a place that is given", "new T, or an assignment")
+        count: ir.Expr | None = build.converted(self.number(kids.pop(0)), U64) if head[-1:] == ["["] else None
+        size: ir.Expr = build.literal(line, kind.pointee.size, U64)
+        made = self.helper(node, "malloc", [size if count is None else build.binary(line, "*", size, count)])
+        assert isinstance(made, Ptr)  # noqa: S101  as the header declares it
+        made = self.hold_pointer(made)
+        place = Mem(made, kind.pointee)
+        for kid in kids:
+            constructor = kid.referred if kid.kind == "CALL_EXPR" else None
+            if constructor is None or constructor.kind != "CONSTRUCTOR":
+                self.store(line, place, self._to(kid, self.value(kid), kid.type, kind.pointee))
+                continue
+            if count is not None:
+                if not is_implicit(constructor):
+                    raise node.refused("new of an array of objects with a constructor", "a loop")
+                continue
+            value = self.call(kid, place)
+            if value is not None and not isinstance(value, Place):
+                self.store(line, place, value)
+        return made
 
     def _too_deep(self, function: Node, within: int) -> bool:
         """Return whether a function that calls itself is not translated once more."""

@@ -87,6 +87,11 @@ class Expressions(Operators):
             return self._address(node, self._this(node))
         if kind == "StmtExpr":
             return self.statement_expression(node)
+        if kind == "CXX_NEW_EXPR":
+            return self.allocated(node)
+        if kind == "CXX_DELETE_EXPR":
+            self.value(operands(node)[0])
+            return None  # memory is not given back
         if kind not in _PLACES:
             raise node.refused(f"the expression {kind.lower()}", "an expression of C")
         place = self.place(node)

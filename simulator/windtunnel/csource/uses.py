@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from windtunnel.csource.clang import Node
-from windtunnel.csource.ctype import Pointer
-from windtunnel.csource.places import addressed, addresses_this, bare, changed_by, operands, pointer_of, root_of
+from windtunnel.csource.ctype import Array, Pointer, Vector
+from windtunnel.csource.places import bare, operands
+
+_TAKES_THIS = (
+    "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CALL_EXPR", "BINARY_OPERATOR", "RETURN_STMT", "VAR_DECL",
+)  # fmt: skip
+"""Nodes in which ``this`` is a pointer that is passed on."""
 
 
 class Uses:
@@ -21,7 +26,7 @@ class Uses:
         found = self._in_memory.get(function.key)
         if found is None:
             self._in_memory[function.key] = frozenset()  # for a function that calls itself
-            taken = {key for one in function.walk() if (key := addressed(one)) is not None}
+            taken = {key for one in function.walk() if (key := _addressed(one)) is not None}
             for one in function.walk():
                 taken |= self._addressed_by_call(one) if one.kind == "CALL_EXPR" else set()
             found = self._in_memory[function.key] = frozenset(taken)
@@ -29,29 +34,30 @@ class Uses:
 
     def _addressed_by_call(self, node: Node) -> set[int]:
         """Return the variables that a call passes by reference to a function that takes their address."""
-        definition = None if node.referred is None else node.referred.definition
+        declared = node.referred
+        definition = None if declared is None else declared.definition
         if definition is None:
             return set()
         stated = [kid for kid in definition.kids if kid.kind == "PARM_DECL"]
         given = [Node(node.unit, one) for one in node.cursor.get_arguments()]
-        if definition.kind == "CXX_METHOD" and any(addresses_this(one) for one in definition.walk()):
+        if definition.kind == "CXX_METHOD" and any(_addresses_this(one) for one in definition.walk()):
             callee = bare(node.kids[0])
             whole = given[0] if len(given) > len(stated) else next(iter(operands(callee)), None)
-            root = None if whole is None else root_of(whole)
+            root = None if whole is None else _root(whole)
             return set() if root is None else {root.key}
         if not any(isinstance(kid.type, Pointer) and kid.type.reference for kid in stated):
             return set()
         within = self.in_memory(definition)
         # The first argument of an operator that is a method is its object.
         pairs = zip(stated, given[len(given) - len(stated) :] if len(given) > len(stated) else given, strict=False)
-        roots = [root_of(argument) for parameter, argument in pairs if parameter.key in within]
+        roots = [_root(argument) for parameter, argument in pairs if parameter.key in within]
         return {root.key for root in roots if root is not None}
 
     def assigned(self, function: Node) -> frozenset[int]:
         """Return the variables that a function assigns to after their declaration, or whose address it takes."""
         found = self._assigned.get(function.key)
         if found is None:
-            changed = {key for one in function.walk() for key in (changed_by(one), addressed(one)) if key is not None}
+            changed = {key for one in function.walk() for key in (_changed(one), _addressed(one)) if key is not None}
             found = self._assigned[function.key] = frozenset(changed)
         return found
 
@@ -62,7 +68,7 @@ class Uses:
             keys = set()
             for one in function.walk():
                 if one.kind == "CALL_EXPR" and one.name in ("atomicCAS", "atomic_cmpxchg", "atom_cmpxchg"):
-                    target = pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
+                    target = _pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
                     keys |= set() if target is None else {target}
             found = self._swapped[function.key] = frozenset(keys)
         return found
@@ -75,3 +81,81 @@ class Uses:
                 one.kind == "CALL_EXPR" and "shfl" in one.name for one in function.walk()
             )
         return found
+
+
+def _pointer_of(node: Node) -> int | None:
+    """Return the variable that a pointer is, perhaps in another type; None for another expression."""
+    node = bare(node)
+    while node.kind in ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR") and operands(node):
+        node = bare(operands(node)[-1])
+    target = node.referred if node.kind == "DECL_REF_EXPR" else None
+    return None if target is None else target.key
+
+
+def pointed(node: Node) -> int | None:
+    """Return the pointer variable whose first number an expression is: ``*p`` or ``p[0]``."""
+    if node.kind == "UNARY_OPERATOR" and node.unary == "*":
+        return _pointer_of(operands(node)[0])
+    if node.kind == "ARRAY_SUBSCRIPT_EXPR" and operands(node)[1].evaluated() == 0:
+        return _pointer_of(operands(node)[0])
+    return None
+
+
+def _root(node: Node) -> Node | None:
+    """Return the name of the variable that a place is, or is a part of."""
+    node = bare(node)
+    while True:
+        if node.kind == "MEMBER_REF_EXPR" and operands(node):
+            inner = bare(operands(node)[0])
+            if isinstance(inner.type, Pointer) and not inner.type.reference:
+                return None
+            node = inner
+        elif node.kind == "ARRAY_SUBSCRIPT_EXPR":
+            node = bare(operands(node)[0])
+            if node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1 and isinstance(node.type, Pointer):
+                node = bare(node.kids[0])
+            if not isinstance(node.type, (Array, Vector)):
+                return None  # an element of what a pointer points to
+        elif node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1:
+            node = bare(operands(node)[0])
+        elif node.kind == "DECL_REF_EXPR":
+            return node.referred
+        else:
+            return None
+
+
+def _addressed(node: Node) -> int | None:
+    """Return the variable of which a node takes the address."""
+    if node.kind == "UNARY_OPERATOR" and node.unary == "&":
+        found = _root(operands(node)[0])
+        return None if found is None else found.key
+    if node.kind == "ARRAY_SUBSCRIPT_EXPR":  # an element of a vector by a number that is not known
+        first = bare(operands(node)[0])
+        if isinstance(first.type, Vector) and operands(node)[1].evaluated() is None:
+            found = _root(first)
+            return None if found is None else found.key
+    return None
+
+
+def _addresses_this(node: Node) -> bool:
+    """Return whether a node takes the address of the object that a method is called for, or of a member of it."""
+    if node.kind in _TAKES_THIS:
+        return any(bare(kid).kind == "CXX_THIS_EXPR" for kid in operands(node))
+    if node.kind != "UNARY_OPERATOR" or node.unary != "&":
+        return False
+    node = bare(operands(node)[0])
+    while node.kind == "MEMBER_REF_EXPR" and operands(node):
+        node = bare(operands(node)[0])
+    return node.kind in ("MEMBER_REF_EXPR", "CXX_THIS_EXPR")
+
+
+def _changed(node: Node) -> int | None:
+    """Return the variable that a node assigns to."""
+    if (
+        (node.kind == "BINARY_OPERATOR" and node.binary == "=")
+        or node.kind == "COMPOUND_ASSIGNMENT_OPERATOR"
+        or (node.kind == "UNARY_OPERATOR" and node.unary in ("x++", "x--", "++x", "--x"))
+    ):
+        found = _root(operands(node)[0])
+        return None if found is None else found.key
+    return None

@@ -204,6 +204,15 @@ __WT_REDUCE(min, int, (a < b ? a : b)) __WT_REDUCE(min, unsigned, (a < b ? a : b
 __WT_REDUCE(max, int, (a > b ? a : b)) __WT_REDUCE(max, unsigned, (a > b ? a : b))
 __WT_REDUCE(and, unsigned, a & b) __WT_REDUCE(or, unsigned, a | b) __WT_REDUCE(xor, unsigned, a ^ b)
 
+/* Memory from the heap of the device: one object of 1 MiB, of which nothing is given back */
+__device__ __align__(16) unsigned char __wt_heap[1 << 20];
+__device__ unsigned long long __wt_heap_used;
+__WT_D__ void *malloc(size_t size) {
+  unsigned long long whole = (size + 15) / 16 * 16, at = atomicAdd(&__wt_heap_used, whole);
+  return at + whole <= sizeof(__wt_heap) ? (void *)(__wt_heap + at) : (void *)0;
+}
+__WT_D__ void free(void *) {}
+
 /* Bits and integers */
 #define __WT_I(T, NAME, ...) __host__ __device__ T NAME(__VA_ARGS__);
 extern "C" {
@@ -378,15 +387,40 @@ __WT_I(float, __powf, float, float)
 #define __WT_R(M) \
   __WT_I(float, __fadd_##M, float, float) __WT_I(float, __fsub_##M, float, float) __WT_I(float, __fmul_##M, float, float) \
   __WT_I(float, __fdiv_##M, float, float) __WT_I(float, __fsqrt_##M, float) __WT_I(float, __frcp_##M, float) \
-  __WT_I(float, __fmaf_##M, float, float, float) __WT_I(double, __dadd_##M, double, double) \
-  __WT_I(double, __dsub_##M, double, double) __WT_I(double, __dmul_##M, double, double) __WT_I(double, __ddiv_##M, double, double) \
-  __WT_I(double, __dsqrt_##M, double) __WT_I(double, __fma_##M, double, double, double) \
+  __WT_I(float, __fmaf_##M, float, float, float) \
   __WT_I(int, __float2int_##M, float) __WT_I(unsigned, __float2uint_##M, float) __WT_I(long long, __float2ll_##M, float) \
   __WT_I(int, __double2int_##M, double) __WT_I(unsigned, __double2uint_##M, double) __WT_I(long long, __double2ll_##M, double) \
   __WT_I(float, __double2float_##M, double) __WT_I(float, __int2float_##M, int) __WT_I(float, __uint2float_##M, unsigned) \
   __WT_I(float, __ll2float_##M, long long) __WT_I(double, __ll2double_##M, long long)
 __WT_R(rn) __WT_R(rz) __WT_R(ru) __WT_R(rd)
+__WT_I(double, __dadd_rn, double, double) __WT_I(double, __dsub_rn, double, double) __WT_I(double, __dmul_rn, double, double)
+__WT_I(double, __ddiv_rn, double, double) __WT_I(double, __dsqrt_rn, double) __WT_I(double, __fma_rn, double, double, double)
 }
+/* Doubles rounded in a direction: the nearest one, moved by the sign of its error, which is exact short of overflow. */
+__WT_D__ double __wt_rz(double r, double error) { return (r > 0.0 && error < 0.0) || (r < 0.0 && error > 0.0) ? nextafter(r, 0.0) : r; }
+__WT_D__ double __wt_ru(double r, double error) { return error > 0.0 ? nextafter(r, __builtin_inf()) : r; }
+__WT_D__ double __wt_rd(double r, double error) { return error < 0.0 ? nextafter(r, -__builtin_inf()) : r; }
+__WT_D__ double __wt_sum_error(double a, double b, double sum) {
+  double c = __dsub_rn(sum, a);
+  return __dadd_rn(__dsub_rn(a, __dsub_rn(sum, c)), __dsub_rn(b, c));
+}
+__WT_D__ double __wt_fma_error(double a, double b, double c, double r) {
+  double product = __dmul_rn(a, b), low = __fma_rn(a, b, -product), x = __dadd_rn(c, low), y = __wt_sum_error(c, low, x);
+  double z = __dadd_rn(product, x);
+  return __dadd_rn(__dadd_rn(__dsub_rn(z, r), __wt_sum_error(product, x, z)), y);
+}
+#define __WT_RD(M) \
+  __WT_D__ double __dadd_##M(double a, double b) { double r = __dadd_rn(a, b); return __wt_##M(r, __wt_sum_error(a, b, r)); } \
+  __WT_D__ double __dsub_##M(double a, double b) { return __dadd_##M(a, -b); } \
+  __WT_D__ double __dmul_##M(double a, double b) { double r = __dmul_rn(a, b); return __wt_##M(r, __fma_rn(a, b, -r)); } \
+  __WT_D__ double __ddiv_##M(double a, double b) { \
+    double r = __ddiv_rn(a, b), rest = __fma_rn(-r, b, a); return __wt_##M(r, b < 0.0 ? -rest : rest); \
+  } \
+  __WT_D__ double __dsqrt_##M(double a) { double r = __dsqrt_rn(a); return __wt_##M(r, __fma_rn(-r, r, a)); } \
+  __WT_D__ double __drcp_##M(double a) { return __ddiv_##M(1.0, a); } \
+  __WT_D__ double __fma_##M(double a, double b, double c) { double r = __fma_rn(a, b, c); return __wt_##M(r, __wt_fma_error(a, b, c, r)); }
+__WT_RD(rz) __WT_RD(ru) __WT_RD(rd)
+__WT_D__ double __drcp_rn(double a) { return __ddiv_rn(1.0, a); }
 __WT_D__ double __int2double_rn(int x) { return x; }
 __WT_D__ double __uint2double_rn(unsigned x) { return x; }
 __WT_D__ double __ull2double_rn(unsigned long long x) { return (double)x; }
@@ -434,6 +468,8 @@ __WT_D__ double rhypot(double a, double b) { return 1.0 / hypot(a, b); }
 __WT_D__ double norm3d(double a, double b, double c) { return sqrt(a * a + b * b + c * c); }
 __WT_D__ float rnorm3df(float a, float b, float c) { return 1.0f / sqrtf(a * a + b * b + c * c); }
 __WT_D__ float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
+
+#include "ptx.h"
 
 /* Loads through caches, and state spaces */
 template <typename T> static inline __device__ T __ldg(const T *at) { return *at; }
@@ -677,4 +713,4 @@ __WT_H(cudaEventRecord) __WT_H(cudaEventSynchronize) __WT_H(cudaEventElapsedTime
 __WT_H(cudaSetDevice) __WT_H(cudaGetDevice) __WT_H(cudaGetDeviceCount) __WT_H(cudaDeviceReset) __WT_H(cudaLaunchCooperativeKernel)
 __WT_H(cudaFuncSetAttribute) __WT_H(cudaFuncSetCacheConfig) __WT_H(cudaDeviceSetLimit)
 const char *cudaGetErrorString(cudaError_t);
-extern "C" { void *malloc(size_t); void free(void *); void exit(int); int rand(void); void srand(unsigned); int atoi(const char *); }
+extern "C" { void exit(int); int rand(void); void srand(unsigned); int atoi(const char *); }

@@ -32,6 +32,9 @@ typedef __INTPTR_TYPE__ intptr_t; typedef __UINTPTR_TYPE__ uintptr_t;
   typedef T T##16 __attribute__((ext_vector_type(16)));
 __WT_V(char) __WT_V(uchar) __WT_V(short) __WT_V(ushort) __WT_V(int) __WT_V(uint) __WT_V(long) __WT_V(ulong)
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
+/* What some drivers take. */
+#pragma OPENCL EXTENSION __cl_clang_bitfields : enable
+#pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
 __WT_V(half) __WT_V(float) __WT_V(double)
 /* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
 #ifndef __requires
