@@ -14,9 +14,9 @@ from tests.backends.fake_cupy import FakeCupy
 from tests.backends.test_cuda_operations import columns
 from tests.backends.test_nvml import FakeNvml
 
+from windtunnel.backends.common.nvml import Nvml
 from windtunnel.backends.cuda import context as cupy_context
 from windtunnel.backends.cuda.libraries import Libraries, LibraryTrial
-from windtunnel.backends.cuda.nvml import Nvml
 from windtunnel.backends.cuda.trials import CupyOperations
 from windtunnel.backends.discovery.registry import backend
 from windtunnel.core import errors
