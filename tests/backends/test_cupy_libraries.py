@@ -449,6 +449,7 @@ def test_a_device_s_conditions_are_what_nvml_says_and_no_versions() -> None:
         sm_clock_hz=1.98e9,
         memory_clock_hz=3.201e9,
         held_back=("power cap", "thermal (software)"),
+        application_clock_hz=1.755e9,
     )
     assert set(operations.versions) == {"cuBLAS", "cuFFT"}
     operations.close()
