@@ -557,7 +557,7 @@ def test_clocks_and_energy_are_those_of_the_device_in_nvml_with_the_uuid_that_vu
         found[name, vendor] = device.conditions().sm_clock_hz, device.energy_j()
     assert found == {
         ("a", "NVIDIA"): (1.98e9, 1000.0),  # by its UUID
-        ("NVIDIA stand-in", "NVIDIA"): (1.98e9, 1000.0),  # by its name, which no other device has
+        ("NVIDIA stand-in", "NVIDIA"): (1.98e9, 1070.0),  # by its name, which no other device has
         ("NVIDIA twin", "NVIDIA"): (None, None),
         ("NVIDIA stand-in", "Mesa"): (None, None),
     }

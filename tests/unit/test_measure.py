@@ -518,12 +518,14 @@ class Idling(Fake):
     def conditions(self) -> Conditions:
         if "mute" in self.strange:
             return Conditions()
+        if "blind" in self.strange:
+            raise RuntimeError("NVML did not answer")
         held = ["power cap"] if "capped" in self.strange else ["idle"]
         full_hz = self.high_hz if "stuck" in self.strange else None
         return Conditions(sm_clock_hz=self.hz, held_back=held, application_clock_hz=full_hz)
 
 
-@pytest.mark.parametrize("strange", [{}, {"mute": True}])
+@pytest.mark.parametrize("strange", [{}, {"mute": True}, {"blind": True}])
 def test_a_gpu_is_put_to_work_so_that_it_is_measured_at_its_clock(strange: Mapping[str, Any]) -> None:
     device = Idling(Clock(), **strange)
     wanted = points(*range(1000, 1030))

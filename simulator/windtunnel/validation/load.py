@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from windtunnel.core.errors import DeviceError, DeviceHang, DeviceLost, UnsupportedOperationError
@@ -97,7 +98,10 @@ class Load:
     def _at_full_clock(self, fastest_hz: float) -> bool:
         if self._worked == -math.inf:
             return False
-        clock_hz = self.operations.conditions().sm_clock_hz if isinstance(self.operations, Conditioned) else None
+        clock_hz = None
+        if isinstance(self.operations, Conditioned):
+            with suppress(DeviceError, RuntimeError):  # a failed reading is as none
+                clock_hz = self.operations.conditions().sm_clock_hz
         if clock_hz is None:
             return self.clock() - self._worked < WARM_S
         return clock_hz >= FULL_CLOCK * fastest_hz

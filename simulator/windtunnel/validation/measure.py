@@ -232,7 +232,7 @@ class Session:
         campaign = _Campaign(points, expected_s, records)
         active = sorted(range(len(points)), key=lambda number: expected_s[number])
         self._look()
-        with suppress(DeviceError):
+        with suppress(DeviceError, RuntimeError):
             self._power_left_s = 0.0 if self.operations.energy_j() is None else POWER_SHARE * self.budget.seconds
         visit_s = min(VISIT_S, self.budget.seconds / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
