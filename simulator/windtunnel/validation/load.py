@@ -20,8 +20,8 @@ WORK_S = 0.5
 """For how long (s) a device is put to work."""
 WARM_S = 1.0
 """For how long (s) afterwards a device that does not report its clock is assumed to keep it."""
-FULL_CLOCK = 0.9
-"""The share of the highest clock below which a device is put to work again, and a measurement is suspect."""
+FULL_CLOCK, SLOW_CLOCK = 0.97, 0.9
+"""The shares of the highest clock below which a device is put to work again, and a measurement is suspect."""
 _CHUNK_S, _MOST_COUNT = 0.05, 100_000
 """The approximate duration (s) of one call, so that the time of the call itself is negligible, and its most executions.
 """

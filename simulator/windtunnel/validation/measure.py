@@ -32,7 +32,7 @@ from windtunnel.core.results.validation import Conditions, ConditionsSeen
 from windtunnel.core.student import student
 from windtunnel.runtime.trial import Conditioned, Operations, Trial
 from windtunnel.validation.budget import Budget
-from windtunnel.validation.load import FULL_CLOCK, POWER_S, Load, power_w
+from windtunnel.validation.load import POWER_S, SLOW_CLOCK, Load, power_w
 from windtunnel.validation.rows import Measurement
 
 TIGHT = 0.015
@@ -483,7 +483,7 @@ def _slow_clock_hz(record: _Record, fastest_hz: float) -> float | None:
     A clock that the power cap lowers is the device's own under this operation, and not counted.
     """
     free = [state for state in record.states if "power cap" not in (state.held_back or ())]
-    slow = [s.sm_clock_hz for s in free if s.sm_clock_hz is not None and s.sm_clock_hz < FULL_CLOCK * fastest_hz]
+    slow = [s.sm_clock_hz for s in free if s.sm_clock_hz is not None and s.sm_clock_hz < SLOW_CLOCK * fastest_hz]
     return min(slow) if slow and 2 * len(slow) >= len(record.repeats) else None
 
 
