@@ -39,6 +39,8 @@ TIGHT = 0.015
 """A point is complete if the relative half-width of its interval is at most this."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 12
 """The least and the most rounds of a point."""
+LEAST_VISITS = 6
+"""After this number of visits the duration of further ones is known well enough to leave out points."""
 SAMPLE_S = 1e-3
 """The least duration of a sample (s): it has as many runs, so that the resolution of the clock is negligible."""
 VISIT_S = 0.06
@@ -267,9 +269,20 @@ class Session:
     def _round(self, campaign: _Campaign, order: list[int], visit_s: float, number_of_round: int) -> None:
         """Visit the points of ``order``, which grows by those that are postponed."""
         postponed: set[int] = set()
-        for number in order:
+        began, visits, left_out = self.clock(), 0, set[int]()
+        for place, number in enumerate(order):
             if self.left_s <= 0 or self.lost:
                 break
+            if number in left_out:
+                continue
+            if number_of_round == 1 and visits >= LEAST_VISITS:
+                ahead = [later for later in order[place:] if later not in left_out]
+                mean_s = (self.clock() - began) / visits
+                for later in self._unaffordable(campaign.points, ahead, visits, mean_s):
+                    left_out.add(later)
+                    campaign.records[later].longest_s = mean_s  # for later rounds, if they have time for it
+                if number in left_out:
+                    continue
             point, record = campaign.points[number], campaign.records[number]
             likely_s = campaign.likely_s(number)
             if not record.repeats and likely_s * LEAST_RUNS > self.budget.seconds * point.share:
@@ -286,6 +299,7 @@ class Session:
             self.progress(f"round {number_of_round}: {point}")
             self._wait(AGAIN * record.longest_s if record.repeats else FIRST_S + TIMES * likely_s)
             self._visit(point, record, visit_s)
+            visits += 1
             campaign.learn(number)
 
     def close(self) -> None:
@@ -312,18 +326,30 @@ class Session:
         """Return the active points that the rest of the budget can complete, or all of them if it can complete none.
 
         Few well-measured points, spread over operations and sizes, give more information than many points with one
-        measurement. Points with too few rounds for an interval come first.
+        measurement. Points with too few rounds for an interval come first, then those that the first round left out.
         """
         order = {number: place for place, number in enumerate(spread_order(sorted(active), points))}
         lacking = {number: max(LEAST_ROUNDS - len(records[number].repeats), 0) for number in active}
         left_s = self.left_s - self._power_left_s
         chosen = []
-        for number in sorted(active, key=lambda n: (lacking[n] == 0, -points[n].share, order[n])):
+        stage = {n: 1 if not records[n].repeats else 0 if lacking[n] else 2 for n in active}
+        for number in sorted(active, key=lambda n: (stage[n], -points[n].share, order[n])):
             needed_s = max(lacking[number], 1) * records[number].longest_s
             if needed_s <= left_s:
                 chosen.append(number)
                 left_s -= needed_s
         return chosen or active
+
+    def _unaffordable(self, points: Sequence[Point], ahead: Sequence[int], visits: int, visit_s: float) -> set[int]:
+        """Return which of the points ``ahead`` in the first round to leave out, so that the others get their rounds.
+
+        ``visits`` is the number of visits so far, and ``visit_s`` their mean duration. The rest is spread over
+        operations and sizes, and has at least one point of each operation.
+        """
+        affordable = (self.left_s - self._power_left_s) / visit_s - (LEAST_ROUNDS - 1) * visits
+        count = max(int(affordable / LEAST_ROUNDS), len({points[number].op for number in ahead}))
+        order = sorted(spread_order(sorted(ahead), points), key=lambda number: -points[number].share)
+        return set(order[count:])
 
     @staticmethod
     def _settled(record: _Record) -> bool:
