@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,33 @@ def test_any_graph_without_a_cycle_equals_its_nodes_one_after_another(nodes: lis
     assert device.energy_j >= before
 
 
+def test_a_replay_costs_the_host_no_work_for_each_node(device: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the device waits for it: an H200 took 5.5 us for each node of a graph instead of 1.8."""
+    monkeypatch.setattr(device.context, "replay", lambda nodes, stream: None)
+    a = device.empty(4)
+
+    def calls(nodes: int) -> int:
+        graph = device.graph()
+        before: list[Any] = []
+        for _ in range(nodes):
+            before = [graph.launch(double, 1, 32, a, after=before)]
+        compiled = graph.compile()
+        count = 0
+
+        def counted(*_: Any) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(counted)
+        try:
+            compiled.replay()
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert calls(300) == calls(3)
+
+
 def test_a_freed_buffer_and_an_api_without_graphs_are_refused(device: Accelerator) -> None:
     graph, a = device.graph(), device.empty(3)
     graph.launch(double, 1, 32, a)
@@ -226,23 +254,3 @@ def test_a_graphs_copies_cost_what_their_memory_does_and_are_counted(device: Acc
     copied = device.counters.copied_bytes
     graph.compile().replay()
     assert device.counters.copied_bytes - copied == values.nbytes
-
-
-def test_a_replay_looks_at_no_node_so_that_it_costs_the_host_one_dispatch(
-    device: Accelerator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On an H200 a look at each argument took the host 2 to 4 us a node, longer than the device takes for a node."""
-    a, graph = device.empty(4), device.graph()
-    before: list[Any] = []
-    for _ in range(5):
-        before = [graph.launch(increment, 1, 32, a, after=before)]
-    compiled = graph.compile()
-    compiled.replay()
-    told: list[str] = []
-    monkeypatch.setattr(type(compiled.order[0]), "__str__", lambda node: told.append(node.name) or node.name)
-    monkeypatch.setattr(device.context, "replay", lambda nodes, stream: None)
-    compiled.replay()
-    assert told == []
-    a.free()
-    with pytest.raises(errors.UseAfterFree, match="replay increment"):
-        compiled.replay()

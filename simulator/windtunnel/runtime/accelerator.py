@@ -286,9 +286,7 @@ class Accelerator(OpenedDevice):
             raise self.make_error(InvalidArgument, "replay a graph", f"the graph is of {compiled.accelerator!r}")
         if self._capture is not None:
             raise self.make_error(InvalidArgument, "replay a graph", _CAPTURING, "capture")
-        for node, buffer in compiled.buffers:
-            if buffer.freed:
-                buffer.check_not_freed(f"replay {node}")
+        compiled.check_not_freed()
         with self.injector.slowed(self.injector.before_call("launch")):
             self.context.replay(compiled.order, stream)
         self.counters.launches += 1
