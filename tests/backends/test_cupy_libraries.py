@@ -17,6 +17,7 @@ from tests.backends.test_nvml import FakeNvml
 
 from windtunnel.backends.common.nvml import Nvml
 from windtunnel.backends.cuda import context as cupy_context
+from windtunnel.backends.cuda.hold import Hold
 from windtunnel.backends.cuda.libraries import Libraries, LibraryTrial
 from windtunnel.backends.cuda.trials import CupyOperations
 from windtunnel.backends.discovery.registry import backend
@@ -233,13 +234,22 @@ def test_a_product_is_timed_by_the_device_behind_a_kernel_that_holds_the_stream(
 
 
 def test_calls_that_come_after_the_hold_has_ended_are_made_again_behind_a_longer_one(
-    cupy: FakeCupy, operations: CupyOperations
+    cupy: FakeCupy, operations: CupyOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = trial_of(operations, "gemm", dtype="float32", **ODD)
-    before, cupy.late = trial.hold.seconds, 2
+    holds: list[float] = []
+    block = Hold._block
+
+    def noted(hold: Hold) -> None:
+        holds.append(hold.seconds)
+        block(hold)
+
+    monkeypatch.setattr(Hold, "_block", noted)
+    cupy.late = 2
     cupy.calls.clear()
     trial.run(4)
-    assert cupy.calls.count("gemmEx") == 12 and trial.hold.seconds >= 4 * before
+    assert cupy.calls.count("gemmEx") == 12 and len(holds) == 3
+    assert holds[1] >= 2 * holds[0] and holds[2] >= 2 * holds[1]
     cupy.late = 1000
     with pytest.raises(errors.LaunchError, match="multiply .*the calls could not be enqueued within a hold"):
         trial.run(4)

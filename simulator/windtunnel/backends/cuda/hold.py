@@ -32,11 +32,15 @@ _MAX_HOLDS = 12
 
 @dataclass
 class Hold:
-    """Measures times in the default stream of ``context``. ``seconds`` is the duration of the next hold."""
+    """Measures times in the default stream of ``context``, behind holds of ``least_s`` or longer."""
 
     context: CupyContext
-    seconds: float = 2e-4
+    least_s: float = 2e-4
     _kernel: Any = None
+
+    def __post_init__(self) -> None:
+        self.seconds = self.least_s
+        """The duration of the next hold."""
 
     def time_s(self, enqueue: Callable[[], None], what: str = "replay a graph") -> float:
         """Return the device time (s) of what ``enqueue`` adds to the stream. It is called again if it took too long."""
@@ -54,6 +58,8 @@ class Hold:
             enqueue_s = context.clock_s - began
             last.synchronize()
             if not late:
+                # The next call may enqueue less.
+                self.seconds = max(self.least_s, min(self.seconds, 2 * enqueue_s))
                 return last.elapsed_s(first)
             self.seconds = min(max(2 * self.seconds, 1.5 * enqueue_s), _LONGEST_S)
         problem = f"the calls could not be enqueued within a hold of {self.seconds:g} s"
