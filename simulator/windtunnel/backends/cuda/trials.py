@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from windtunnel.backends.common.trials import KernelOperations
 from windtunnel.backends.cuda.context import CupyContext
+from windtunnel.backends.cuda.hold import Hold
 from windtunnel.backends.cuda.libraries import OPERATIONS as LIBRARY
 from windtunnel.backends.cuda.libraries import Libraries
 from windtunnel.backends.cuda.persistent import MESSAGE, PersistentKernel
 from windtunnel.core.columns import Columns
 from windtunnel.core.errors import InvalidArgument
-from windtunnel.core.results.validation import Conditions
 from windtunnel.runtime.trial import Timer, Trial
 
 _WARM_UP = 32
@@ -25,8 +25,9 @@ class CupyOperations(KernelOperations):
 
     def __init__(self, context: CupyContext, versions: Mapping[str, str]) -> None:
         self.libraries = Libraries(context)
-        super().__init__(context, {**versions, **self.libraries.versions})
+        super().__init__(context, {**versions, **self.libraries.versions}, nvml=context.driver.nvml)
         self._cupy = context
+        self.timed = Hold(context).time_s
 
     def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why ``op`` is not supported, or None. If a library is missing, no kernel replaces it."""
@@ -45,11 +46,6 @@ class CupyOperations(KernelOperations):
             if op == "launch" and columns["mode"] == "persistent":
                 return PersistentTrial(self._cupy, int(columns["count"]))
         return super().trial(op, columns)
-
-    def conditions(self) -> Conditions:
-        """Return what NVML reports of the device; empty if it does not answer."""
-        nvml = self._cupy.driver.nvml
-        return Conditions() if nvml is None else nvml.state()
 
     def close(self) -> None:
         """Close the libraries and the device."""

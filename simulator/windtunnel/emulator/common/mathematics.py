@@ -12,6 +12,7 @@ from scipy import special
 from windtunnel.emulator.common import approximations, directed_rounding, special_functions
 from windtunnel.emulator.common.fused import fma
 from windtunnel.emulator.common.lanes import Lanes, Value
+from windtunnel.emulator.common.launch import LockstepStalledError
 from windtunnel.emulator.common.symbolic import AffineValue, Ramp, SymbolicValue, materialise
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -468,13 +469,18 @@ def _from_lane(lanes: Lanes, mask: Value, value: Value, source: np.ndarray) -> A
     target = linear - linear % chunk.warp + source
     in_warp = (source >= 0) & (source < chunk.warp) & (target < chunk.threads)
     place = np.where(in_warp, numbers - linear + target, numbers)
-    takes_part = is_active[place]
+    takes_part = is_active[place] & in_warp
     masks = np.asarray(materialise(mask))
     if masks.ndim:
         stated = np.zeros(chunk.size, masks.dtype)
         stated[numbers] = masks
         takes_part &= stated[place] == masks
-    return np.where(in_warp & takes_part, values[place], own)
+    if chunk.launch.checked and not chunk.launch.ignores_partial_warps:
+        bits = masks.astype(np.uint64) >> np.clip(source, 0, 31).astype(np.uint64) & 1
+        takes_part &= (bits == 1) | (source >= 32)
+        if not takes_part[(source >= 0) & (source < chunk.warp)].all():
+            raise LockstepStalledError  # thread by thread, it is seen whether the value is used
+    return np.where(takes_part, values[place], own)
 
 
 def shuffle_index(lanes: Lanes, mask: Value, value: Value, source: Value) -> Any:
