@@ -48,6 +48,7 @@ study: $(TEST_STAMP)
 	PYTHONPATH=. $(BIN)/python -m tests.differential.serving_fuzz 0 500
 	PYTHONPATH=. $(BIN)/python -m tests.differential.race_fuzz 0 2000
 	PYTHONPATH=. $(BIN)/python -m tests.corpus.c_source.schedules 8
+	PYTHONPATH=. $(BIN)/python -m tests.corpus.verdicts.test_pairs
 	HYPOTHESIS_EXPLORE=1 $(BIN)/pytest -q -n 2 tests/property tests/differential
 	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
 	$(BIN)/python benchmarks/engines.py --out reports/benchmarks

@@ -32,7 +32,12 @@ def stated_kernel():
 
 def program_a_signature_converts():
     found = {}
-    for name, (x, n) in {"plain": (1, 2), "wide": (0.1, 300), "float": (2**40, -129), "numpy": (np.int16(3), np.int64(5))}.items():
+    for name, (x, n) in {
+        "plain": (1, 2),
+        "wide": (0.1, 300),
+        "float": (2**40, -129),
+        "numpy": (np.int16(3), np.int64(5)),
+    }.items():
         out = np.zeros(4, np.int32)
         stated_kernel()[1, 32](out, x, n)
         found[name] = out
@@ -51,7 +56,20 @@ def program_types_of_scalars():
         out[0] = x + 1
 
     out, found = np.zeros(1), []
-    for value in (1, 2**31, 2**63, 1.5, True, 1j, np.int8(1), np.uint64(1), np.float32(1), np.float16(1), np.bool_(1), np.datetime64(5, "s")):
+    for value in (
+        1,
+        2**31,
+        2**63,
+        1.5,
+        True,
+        1j,
+        np.int8(1),
+        np.uint64(1),
+        np.float32(1),
+        np.float16(1),
+        np.bool_(1),
+        np.datetime64(5, "s"),
+    ):
         try:
             kernel[1, 1](value, out)
             found.append(str(list(kernel.overloads)[-1]))

@@ -29,7 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # Records, views, tuples, local arrays.
 
 INNER = np.dtype([("u", np.int16), ("v", np.float64)], align=True)
-RECORD = np.dtype([("n", np.int8), ("x", np.float32), ("inner", INNER), ("row", np.int32, (3,)), ("z", np.complex64)], align=True)
+RECORD = np.dtype(
+    [("n", np.int8), ("x", np.float32), ("inner", INNER), ("row", np.int32, (3,)), ("z", np.complex64)], align=True
+)
 PACKED = np.dtype([("b", np.uint8), ("w", np.int64), ("f", np.float32), ("flag", np.bool_)], align=True)
 UNALIGNED = np.dtype([("b", np.uint8), ("w", np.int64)])
 
@@ -52,7 +54,15 @@ def program_records_of_records():
     r["n"], r["x"], r["inner"]["u"] = np.arange(8) * 9, np.linspace(0, 1, 8), np.arange(8) * 3000
     r["inner"]["v"], r["row"], r["z"] = 1, np.arange(24).reshape(8, 3), 2 + 3j
     records_kernel[1, 8](r, out)
-    return {"n": r["n"], "x": r["x"], "u": r["inner"]["u"], "v": r["inner"]["v"], "row": r["row"], "z": r["z"], "out": out}
+    return {
+        "n": r["n"],
+        "x": r["x"],
+        "u": r["inner"]["u"],
+        "v": r["inner"]["v"],
+        "row": r["row"],
+        "z": r["z"],
+        "out": out,
+    }
 
 
 @cuda.jit
@@ -198,7 +208,18 @@ def local_of(kind):
 
 def program_local_arrays():
     found = {}
-    for kind in (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64):
+    for kind in (
+        np.int8,
+        np.uint8,
+        np.int16,
+        np.uint16,
+        np.int32,
+        np.uint32,
+        np.int64,
+        np.uint64,
+        np.float32,
+        np.float64,
+    ):
         a, out = np.array([1, 50, 77, 100], np.uint8), np.zeros((4, 6))
         local_of(kind)[1, 4](a, out)
         found[np.dtype(kind).name] = out
@@ -285,7 +306,11 @@ def program_random_numbers():
 
 
 def program_reduce_of_several_types():
-    total, least, both = cuda.reduce(lambda a, b: a + b), cuda.reduce(lambda a, b: min(a, b)), cuda.reduce(lambda a, b: a | b)
+    total, least, both = (
+        cuda.reduce(lambda a, b: a + b),
+        cuda.reduce(lambda a, b: min(a, b)),
+        cuda.reduce(lambda a, b: a | b),
+    )
     found, rng = {}, np.random.default_rng(4)
     for kind in (np.int32, np.int64, np.uint32, np.float32, np.float64):
         for size in (1, 2, 33, 256, 1000, 5000):
@@ -420,7 +445,9 @@ def program_captured_and_constant_arrays():
 def many_dimensions_kernel(a, out):
     x, y, z = cuda.grid(3)
     if x < a.shape[0] and y < a.shape[1] and z < a.shape[2]:
-        out[x, y, z] = a[x, y, z] * cuda.blockDim.z + cuda.threadIdx.y - cuda.gridDim.x + cuda.blockIdx.z * cuda.gridsize(3)[1]
+        out[x, y, z] = (
+            a[x, y, z] * cuda.blockDim.z + cuda.threadIdx.y - cuda.gridDim.x + cuda.blockIdx.z * cuda.gridsize(3)[1]
+        )
 
 
 def program_three_dimensions():
@@ -458,7 +485,12 @@ def program_contended_atomics():
         if cuda.threadIdx.x < 4:
             cuda.atomic.add(held, cuda.threadIdx.x, shared[cuda.threadIdx.x])
 
-    i32, u32, i64, u64 = np.zeros(4, np.int32), np.full(4, 0xFFFF, np.uint32), np.zeros(1, np.int64), np.zeros(2, np.uint64)
+    i32, u32, i64, u64 = (
+        np.zeros(4, np.int32),
+        np.full(4, 0xFFFF, np.uint32),
+        np.zeros(1, np.int64),
+        np.zeros(2, np.uint64),
+    )
     f32, f64, held = np.array([0, np.nan], np.float32), np.zeros(2), np.zeros(4, np.int64)
     u32[1] = u32[2] = 0
     kernel[4, 64](i32, u32, i64, u64, f32, f64, held)
@@ -516,7 +548,12 @@ def program_print():
         kept = os.dup(1)
         os.dup2(file.fileno(), 1)
         try:
-            print_kernel[1, 1](np.array([1, -5], np.int32), np.array([200, 0], np.uint8), np.array([0.1, np.nan, -np.inf]), np.float32(0.1))
+            print_kernel[1, 1](
+                np.array([1, -5], np.int32),
+                np.array([200, 0], np.uint8),
+                np.array([0.1, np.nan, -np.inf]),
+                np.float32(0.1),
+            )
             cuda.synchronize()
             sys.stdout.flush()
         finally:

@@ -201,7 +201,8 @@ class Catalogue:
         names = [parameter.name for parameter in kind.parameters if parameter.fitted]
         measured, overlays = self._relatives(spec) if names or kind.learned else ([], {})
         stated = {**spec.values, **(overlay.values if overlay is not None else {})}
-        values.update(transferred_values(measured, overlays, names, self._carrier(spec, kind), stated))
+        largest = {parameter.name: parameter.max for parameter in kind.parameters if parameter.max is not None}
+        values.update(transferred_values(measured, overlays, names, self._carrier(spec, kind), stated, largest))
         values.update(stated)
         residuals: dict[str, Residual] = {}
         accuracies = {op: fit.accuracy() for op, fit in overlay.fits.items()} if overlay is not None else {}

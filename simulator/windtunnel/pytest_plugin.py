@@ -345,11 +345,27 @@ def _under_test(
     finally:
         opened.context.stop_trace(tested.trace)
         opened.seed = before
+        _disarm(request, opened)
     hidden = hidden_findings(tested.accelerator.findings, options)
     if options.get("leaks") == "error" and leak is not None:
         pytest.fail(f"{type(leak).__name__}: {leak}", pytrace=False)
     if hidden and not request.node.stash.get(_FAILED, False):
         pytest.fail(hidden, pytrace=False)
+
+
+def _disarm(request: pytest.FixtureRequest, opened: Accelerator) -> None:
+    """End the faults that a test has armed and left armed, so that they do not affect the next test."""
+    left = opened.injector.disarm()
+    if left is not None:
+        faults = "; ".join(str(fault) for fault in left.faults)
+        occurred = f"injected {len(left.log)} times" if left.log else "never injected"
+        warnings.warn(
+            pytest.PytestWarning(
+                f"{request.node.nodeid} ends with faults armed ({faults}; {occurred}), which are disarmed now; use "
+                "`with accelerator.faults(...)`, or the fixture accelerator_faults"
+            ),
+            stacklevel=1,
+        )
 
 
 def _usage(opened: Accelerator) -> tuple[float, float, int, int]:

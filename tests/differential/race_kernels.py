@@ -271,7 +271,8 @@ class _Writer:
         if self.warp_uniform and (self.uniform or self.may_synchronise):
             width = min(self.warp, 32)
             if self.may_synchronise and self.warp >= 4 and self.draw.some(0.2):
-                self.emit(f"acc += shfl_sync(0xFFFFFFFF, acc, {self.draw.randrange(min(width, self.threads))})")
+                least = min(self.threads % self.warp or width, width)  # the lanes of the smallest warp of a block
+                self.emit(f"acc += shfl_sync(0xFFFFFFFF, acc, {self.draw.randrange(least)})")
             elif self.draw.some(0.1) and width >= 4 and self.threads >= 2:
                 # A meeting of the first two lanes.
                 self.emit("if t < 2:")

@@ -6,7 +6,9 @@ import multiprocessing
 import pickle
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numba import cuda, types
@@ -17,6 +19,7 @@ from numba.cuda.np import numpy_support
 from numba.cuda.types import bfloat16
 
 warnings.simplefilter("ignore")
+FACTOR = 3
 
 
 def program_shapes_and_views() -> None:
@@ -128,6 +131,347 @@ def program_libdevice() -> None:
     assert single[5].tolist() == [narrow[0], 1, 0, 0]
     assert single[7].tobytes() == a.tobytes() and single[8].tobytes() == np.float32(np.float16(narrow)).tobytes()
     assert np.allclose(single[6], np.sqrt(third**2 + 1), rtol=1e-7, equal_nan=True)
+
+
+def program_libdevice_rounds_exactly_in_every_direction() -> None:
+    from numba.cuda import libdevice
+
+    exact_results = {
+        "add": (2, lambda a, b: a + b), "sub": (2, lambda a, b: a - b), "mul": (2, lambda a, b: a * b),
+        "div": (2, lambda a, b: a / b), "rcp": (1, lambda a: 1 / a), "sqrt": (1, None),
+        "fma": (3, lambda a, b, c: a * b + c),
+    }  # fmt: skip
+
+    def launched(name: str, count: int, out: np.ndarray, *given: np.ndarray) -> np.ndarray:
+        function = getattr(libdevice, name)
+
+        @cuda.jit
+        def one(out, a):
+            out[cuda.grid(1)] = function(a[cuda.grid(1)])
+
+        @cuda.jit
+        def two(out, a, b):
+            out[cuda.grid(1)] = function(a[cuda.grid(1)], b[cuda.grid(1)])
+
+        @cuda.jit
+        def three(out, a, b, c):
+            out[cuda.grid(1)] = function(a[cuda.grid(1)], b[cuda.grid(1)], c[cuda.grid(1)])
+
+        (one, two, three)[count - 1][1, len(out)](out, *given[:count])
+        return out
+
+    def check(found: float, compared: Any, way: str, kind: Any, name: str) -> None:
+        """Check that a result is on the right side of the exact one, and its neighbour is not."""
+        up = way == "ru" or (way == "rz" and compared(0.0) > 0)
+        beyond = np.nextafter(kind(found), kind(-np.inf if up else np.inf))
+        assert (compared(float(found)) >= 0) if up else (compared(float(found)) <= 0), (name, found)
+        assert (compared(float(beyond)) < 0) if up else (compared(float(beyond)) > 0), (name, found)
+
+    rng = np.random.default_rng(7)
+    for kind, letter, stem, limits in ((np.float64, "d", "", 300), (np.float32, "f", "f", 30)):
+        a, b, c = (rng.choice([0.1, 3, -7, 1 / 3, 1e-3], 40).astype(kind) for _ in range(3))
+        a[:6], b[:6] = [10.0**limits, -(10.0**-limits), 1, -1, 5, 0.1], [10.0**limits, 10.0**-limits, 1e-9, 1, 7, 3]
+        c[6:20] = -(a * b)[6:20]
+        for op, (count, exact_of) in exact_results.items():
+            for way in ("ru", "rd", "rz"):
+                name = f"fma{stem}_{way}" if op == "fma" else f"{letter}{op}_{way}"
+                if name.startswith("dsub"):
+                    continue
+                given = (np.abs(a),) if op == "sqrt" else (a, b, c)
+                with np.errstate(all="ignore"):
+                    found = launched(name, count, np.zeros(40, kind), *given)
+                for i in range(40):
+                    row = [Fraction(float(one[i])) for one in given[:count]]
+                    exact = row[0] if exact_of is None else exact_of(*row)
+                    if not exact:
+                        assert found[i] == 0 and (op == "mul" or np.signbit(found[i]) == (way == "rd")), name
+                        continue
+
+                    def compared(x: float, exact: Fraction = exact, squared: bool = exact_of is None) -> int:
+                        if np.isinf(x):
+                            return 1 if x > 0 else -1
+                        of = Fraction(x) * abs(Fraction(x)) if squared else Fraction(x)
+                        return (of > exact) - (of < exact)
+
+                    check(found[i], compared, way, kind, name)
+    whole = np.array([2**63 - 1, -(2**63), 2**53 + 1, -(2**62) - 3, 7, 0], np.int64)
+    for source, kind in (("ll", np.int64), ("ull", np.uint64)):
+        for to, real in (("double", np.float64), ("float", np.float32)):
+            for way in ("ru", "rd", "rz"):
+                found = launched(f"{source}2{to}_{way}", 1, np.zeros(6, real), whole.view(kind))
+                for value, exact in zip(found, map(int, whole.view(kind)), strict=True):
+                    check(value, lambda x, e=exact: (x > e) - (x < e), way if exact else "", real, source)
+
+    @cuda.jit
+    def others(x, y, n, out, quotients):
+        i = cuda.grid(1)
+        out[0, i], quotients[0, i] = libdevice.remquo(x[i], y[i])
+        out[1, i] = libdevice.erfcx(x[i])
+        out[2, i] = libdevice.jn(n[i], x[i])
+        out[3, i] = libdevice.yn(n[i], abs(x[i]))
+        quotients[1, i] = libdevice.byte_perm(0x03020100, 0x07060504, 0x7531 + n[i])
+
+    x, y, n = np.array([5.3, -29, 7.5, 1e10, 2.5]), np.array([2.0, 3, -1, 3, 1]), np.array([2, -1, 3, 5, 0], np.int32)
+    out, quotients = np.zeros((4, 5)), np.zeros((2, 5), np.int32)
+    others[1, 5](x, y, n, out, quotients)
+    # What libdevice's own code gives on a processor: the quotient's low 3 bits.
+    assert quotients[0].tolist() == [3, -2, 0, 5, 2] and out[0].tolist() == [np.remainder(5.3, 2) - 2, 1, -0.5, 1, 0.5]
+    assert quotients[1].tolist() == [0x07050303, 0x07050300, 0x07050304, 0x07050306, 0x07050301]
+    assert np.allclose(out[1, [0, 2, 4]], [math.exp(v * v) * math.erfc(v) for v in x[[0, 2, 4]]], rtol=1e-12, atol=0)
+    turns = np.arange(64) * math.pi / 64  # Bessel's integral, whose sum over a period is exact
+    integrals = [np.cos(k * turns * 2 - v * np.sin(turns * 2)).mean() for k, v in zip(n, x, strict=True)]
+    assert np.isnan(out[2:, 1]).all() and np.allclose(out[2, [0, 2, 4]], np.array(integrals)[[0, 2, 4]], rtol=1e-12)
+    assert math.isclose(out[3, 4], 0.4980703596152316)  # from tables
+
+
+def program_a_variable_is_one_of_several_arrays() -> None:
+    @cuda.jit
+    def swapped(a, b, n):
+        i = cuda.grid(1)
+        src, dst = a, b
+        for _ in range(n):
+            dst[i] = src[i] * 2 + 1
+            src, dst = dst, src
+
+    @cuda.jit(device=True)
+    def pick(first, x, y):
+        if first:
+            return x
+        return y
+
+    @cuda.jit
+    def others(a, b, out, one, two, z):
+        i = cuda.grid(1)
+        out[0, i] = (a, b)[i % 2][i]
+        chosen = a[2:] if i < 3 else b
+        out[1, i] = chosen[0] + chosen.size
+        out[2, i] = chosen[1:3].sum()
+        for value in chosen:
+            out[3, i] += value
+        cuda.atomic.add(one if i % 3 == 0 else two, i % 2, i)
+        w = z
+        if i % 2:
+            w = pick(i > 2, z, w)
+        w[i] = w[i] * (1j if i else 2)
+
+    @cuda.jit
+    def summed(x, out):
+        s1, s2 = cuda.shared.array(64, float64), cuda.shared.array(64, float64)
+        t = cuda.threadIdx.x
+        s1[t] = x[t]
+        src, dst, step = s1, s2, 1
+        while step < 64:
+            cuda.syncthreads()
+            dst[t] = src[t] + src[t - step] if t >= step else src[t]
+            src, dst = dst, src
+            step *= 2
+        out[t] = src[t]
+
+    a, b = np.arange(6.0), np.zeros(6)
+    swapped[1, 6](a, b, 3)
+    assert a.tolist() == [3 + 4 * i for i in range(6)] and b.tolist() == [7 + 8 * i for i in range(6)]
+    i, a = np.arange(6), np.arange(6.0)
+    out, one, two, z = np.zeros((4, 6)), np.zeros(2, np.int32), np.zeros(2, np.int32), np.arange(6) + 1j
+    others[1, 6](a, a * 10, out, one, two, z)
+    assert out.tolist() == [
+        np.where(i % 2, 10 * a, a).tolist(), [6] * 6, [7] * 3 + [30] * 3, [14] * 3 + [150] * 3
+    ]  # fmt: skip
+    assert one.tolist() == [0, 3] and two.tolist() == [6, 6] and (z == (i + 1j) * np.where(i, 1j, 2)).all()
+    summed[1, 64](x := np.arange(64.0), out := np.zeros(64))
+    assert (out == x.cumsum()).all()
+
+
+def program_arrays_are_unpacked_and_iterated_over() -> None:
+    @cuda.jit
+    def k(a, c, out, rgb, ints, z):
+        i = cuda.grid(1)
+        if i == 0:
+            for x, y in np.ndindex(a.shape):
+                out[0] += a[x, y] * (x + 10 * y)
+            for x, y in np.ndindex(2, 3):
+                out[1] += a[x, y]
+            for ij, v in np.ndenumerate(a):
+                out[2] += v * ij[0] + a[ij]
+            for v in a.flat:
+                out[3] += v
+            for v in a.T.flat:
+                out[10] = v
+            out[4] = a.flat[5]
+            out[5] = a.argmax() + 100 * a[1].argmin() + 1000 * np.argmax(a[:, 1])
+            r, g, b = rgb[i + 1]
+            out[6] = r * 100 + g * 10 + b
+            (p, q), s = rgb[0, :2], rgb[0, 2]
+            out[7] = p + q + s
+            a2 = a[:, None, 1]
+            out[8] = a2[2, 0] + a2.shape[1]
+            for (n,), v in np.ndenumerate(ints):
+                ints[n] = v + n
+            for d1, d2 in zip(ints, rgb[0]):  # noqa: B905  kernels have no such argument
+                out[9] += d1 * d2
+            z[0] = c.sum()
+            z[1] = c.mean()
+            z[2] = c.prod()
+            out[11] = ints.argmax()
+
+    a = np.arange(12.0).reshape(3, 4)
+    a[1, 2] = 50
+    out = np.zeros(12)
+    rgb = np.arange(9).reshape(3, 3) + 1
+    ints = np.arange(5)
+    c = np.arange(1, 5) + 1j
+    z = np.zeros(3, complex)
+    k[1, 1](a, c, out, rgb, ints, z)
+    w = np.zeros(12)
+    w[0] = sum(a[x, y] * (x + 10 * y) for x, y in np.ndindex(a.shape))
+    w[1] = a[:2, :3].sum()
+    w[2] = (a.sum(1) * np.arange(3)).sum() + a.sum()
+    w[3] = a.sum()
+    w[4] = 5
+    w[5] = 6 + 0 + 2000
+    w[6] = 456
+    w[7] = 6
+    w[8] = a[2, 1] + 1
+    assert (ints == 2 * np.arange(5)).all()
+    w[9] = (ints[:3] * rgb[0]).sum()
+    w[10] = 11
+    w[11] = 4
+    assert (out == w).all(), (out, w)
+    assert np.allclose(z, [c.sum(), c.mean(), c.prod()])
+
+
+def program_memory_is_seen_as_another_type() -> None:
+    from numba import complex64
+
+    @cuda.jit
+    def views(c, f, out, zs, d2):
+        i = cuda.grid(1)
+        v = c.view(np.float64)
+        out[0, i] = v[2 * i] + 10 * v[2 * i + 1]
+        out[1, i] = c[i].real + v.size + c.real[i] * 0 + c.imag[i]
+        z = f.view(np.complex128)
+        zs[i] = z[i] * 1j
+        z2 = d2.view(np.complex64)
+        out[2, i] = z2[1, i].imag + z2.shape[1]
+        v[2 * i] = i
+        c[i] *= 2
+        sh = cuda.shared.array((2, 4), complex64)
+        w = sh.view(np.float32)
+        w[1, 2 * i] = i
+        w[1, 2 * i + 1] = -i
+        out[3, i] = sh[1, i].real - sh[1, i].imag
+        flat = sh.reshape(8)
+        out[4, i] = flat[4 + i].real
+
+    @cuda.jit
+    def complex_reshape(c, out):
+        i = cuda.grid(1)
+        out[i] = c.reshape(2, 2)[i // 2, i % 2] + c.ravel()[i]
+        c.reshape(4)[i] = 1j
+
+    @cuda.jit
+    def float_max(x, m, n):
+        i = cuda.grid(1)
+        cuda.atomic.max(m.view(np.int32), 0, x.view(np.int32)[i])
+        cuda.atomic.add(n.view(np.int32), 1, 5)
+        if i == 0:
+            m[1] = x[0] + 0.5
+
+    @cuda.jit
+    def unsigned(a, out):
+        i = cuda.grid(1)
+        out[i] = cuda.atomic.add(a.view(np.uint32), 0, 3)
+
+    @cuda.jit
+    def both_words(a):
+        cuda.atomic.add(a.view(np.int32), 0, 1)
+        cuda.atomic.add(a.view(np.int32), 1, 2)
+
+    c = np.arange(4) + 1j * np.arange(4)[::-1]
+    f = np.arange(8.0)
+    out = np.zeros((5, 4))
+    zs = np.zeros(4, complex)
+    d2 = np.arange(16, dtype=np.float32).reshape(2, 8)
+    views[1, 4](c, f, out, zs, d2)
+    C = np.arange(4) + 1j * np.arange(4)[::-1]
+    assert (out[0] == C.real + 10 * C.imag).all()
+    assert (out[1] == C.real + 8 + C.imag).all(), out[1]
+    assert (zs == f.view(complex) * 1j).all()
+    assert (out[2] == d2.view(np.complex64)[1].imag + 4).all()
+    assert (c == 2 * (np.arange(4) + 1j * C.imag)).all()
+    assert (out[3] == 2 * np.arange(4)).all() and (out[4] == np.arange(4)).all()
+    c = np.arange(4) + 0.5j
+    o = np.zeros(4, complex)
+    complex_reshape[1, 4](c, o)
+    assert (o == 2 * (np.arange(4) + 0.5j)).all() and (c == 1j).all()
+    x = np.array([3, 1, 7.5, 2], np.float32)
+    m = np.zeros(2, np.float32)
+    n = np.zeros(2, np.float32)
+    float_max[1, 4](x, m, n)
+    assert m[0] == 7.5 and m[1] == 3.5 and n.view(np.int32)[1] == 20
+    a = np.array([-7], np.int32)
+    o = np.zeros(4, np.uint32)
+    unsigned[1, 4](a, o)
+    assert a[0] == 5 and set(o) == {np.uint32(-7 + 2**32 + 3 * k & 0xFFFFFFFF) for k in range(4)}
+    b = np.zeros(2, np.int64)
+    both_words[1, 4](b)
+    assert b[0] == 4 + (8 << 32)
+
+
+def program_match_global_and_views_of_other_shapes() -> None:
+    @cuda.jit
+    def k(a, op, d2, b):
+        global FACTOR  # noqa: PLW0602
+        i = cuda.grid(1)
+        match op[i]:
+            case 0:
+                a[i] = 1
+            case 1 | 2 if i != 1:
+                a[i] = 2 * FACTOR
+            case 7:
+                return
+            case other:
+                a[i] = other
+        row = d2[i] if i < 2 else b
+        a[i] += row[1]
+        m = d2.T if i % 2 else d2
+        a[i] += m[0, 1]
+
+    a = np.zeros(5)
+    d2 = np.array([[10.0, 20, 30], [40, 50, 60], [7, 8, 9]])
+    b = np.array([0, 1000.0])
+    k[1, 5](a, np.array([0, 1, 2, 5, 7]), d2, b)
+    assert a.tolist() == [1 + 20 + 20, 1 + 50 + 40, 6 + 1000 + 20, 5 + 1000 + 40, 0], a
+
+
+def program_a_variable_is_none_or_a_number() -> None:
+    @cuda.jit
+    def k(a, x):
+        i = cuda.grid(1)
+        y = None
+        if x[i] > 0:
+            y = x[i] * 2
+        if y is not None:
+            a[i] = y + 1
+        else:
+            a[i] = -1
+        best = None
+        for j in range(x.size):
+            if x[j] > 2 and (best is None or x[j] < best):
+                best = x[j]
+        if best is None:
+            a[i] = -5
+        elif i == 0:
+            a[i] = best
+        z = 1.5 if i else None
+        if z is None:
+            a[i] += 100
+
+    a = np.zeros(4)
+    x = np.array([0, 5.0, 3, 1])
+    k[1, 4](a, x)
+    assert a.tolist() == [103, 11, 7, 3], a
+    k[1, 4](a, x * 0)
+    assert a.tolist() == [95, -5, -5, -5], a
 
 
 def program_overloads_take_constants_and_functions_of_the_kernel() -> None:

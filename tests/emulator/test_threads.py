@@ -639,17 +639,21 @@ def half_a_warp_shuffles(x: i32[:], out: i32[:], mask: u32):  # type: ignore[no-
     lane = threadIdx.x
     value = x[lane]
     if lane < 16:
-        value += shfl_down_sync(mask, value, 8)  # HERE
+        value += shfl_xor_sync(mask, value, 8)  # HERE
     syncthreads()  # AND HERE
     out[lane] = value
 
 
 @windtunnel.kernel
-def half_a_warp_returns(x: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
+def half_a_warp_returns(x: i32[:], out: i32[:], distance: i32):  # type: ignore[no-untyped-def]
     lane = threadIdx.x
     if lane >= 16:
         return
-    out[lane] = x[lane] + shfl_down_sync(0xFFFFFFFF, x[lane], 8)
+    meets = any_sync(0xFFFFFFFF, lane == 20)
+    syncwarp()
+    total = x[lane] + shfl_down_sync(0xFFFFFFFF, x[lane], distance)
+    if lane < 8 and not meets:
+        out[lane] = total
 
 
 @windtunnel.kernel
@@ -683,8 +687,7 @@ def test_those_that_a_mask_does_not_name_need_not_meet(seed: int | None) -> None
     x, out = with_x(accelerator)
     accelerator.launch(half_a_warp_shuffles, 1, 32, x, out, 0xFFFF)
     lanes = np.arange(32)
-    shifted = np.where(lanes < 8, 2 * lanes + 8, 2 * lanes)  # from a lane that is not there each gets its own
-    assert (accelerator.to_host(out)[:32] == np.where(lanes < 16, shifted, lanes)).all()
+    assert (accelerator.to_host(out)[:32] == np.where(lanes < 16, lanes + (lanes ^ 8), lanes)).all()
     accelerator.launch(half_a_warp_meets, 1, 32, x, out, 0xFFFF)
     accelerator.synchronize()
 
@@ -693,8 +696,17 @@ def test_those_that_a_mask_does_not_name_need_not_meet(seed: int | None) -> None
 def test_those_that_have_returned_need_not_meet(seed: int | None) -> None:
     accelerator = device(seed)
     x, out = with_x(accelerator)
-    accelerator.launch(half_a_warp_returns, 1, 32, x, out)
+    accelerator.launch(half_a_warp_returns, 1, 32, x, out, 8)
     assert accelerator.to_host(out)[:8].tolist() == [2 * lane + 8 for lane in range(8)]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_what_a_shuffle_reads_of_a_lane_that_has_returned_is_a_finding_where_it_is_used(seed: int | None) -> None:
+    accelerator = device(seed)
+    x, out = with_x(accelerator)
+    with pytest.raises(errors.UninitializedRead) as used:
+        accelerator.launch(half_a_warp_returns, 1, 32, x, out, 9)
+    assert "has read of lane 16, for thread 7 of block 0: that lane has ended" in str(used.value)
 
 
 @windtunnel.kernel
@@ -749,14 +761,14 @@ def test_a_long_loop_that_gets_somewhere_is_let_be(seed: int | None) -> None:
 
 
 @windtunnel.kernel
-def votes_by_halves(out: u32[:], some: i32[:], sums: i32[:]):  # type: ignore[no-untyped-def]
+def votes_by_halves(out: u32[:], some: i32[:], sums: i32[:], lanes: i32):  # type: ignore[no-untyped-def]
     t = threadIdx.x
     mask = u32(0xFFFF)
     if t >= 16:
         mask = u32(0xFFFF0000)
     out[t] = ballot_sync(mask, True)
     some[t] = 1 if any_sync(mask, t == 3) else 0
-    sums[t] = shfl_xor_sync(mask, t, 24)
+    sums[t] = shfl_xor_sync(mask, t, lanes)
 
 
 @windtunnel.kernel
@@ -773,10 +785,12 @@ def test_threads_that_state_two_masks_are_two_groups(seed: int | None) -> None:
     accelerator = device(seed)
     out = accelerator.to_device(np.zeros(32, np.uint32))
     some, sums = zeros(accelerator, 32, 32)
-    accelerator.launch(votes_by_halves, 1, 32, out, some, sums)
+    accelerator.launch(votes_by_halves, 1, 32, out, some, sums, 8)
     assert accelerator.to_host(out).tolist() == [0xFFFF] * 16 + [0xFFFF0000] * 16
     assert accelerator.to_host(some).tolist() == [1] * 16 + [0] * 16
-    assert accelerator.to_host(sums).tolist() == list(range(32)), "the other half is not asked"
+    assert accelerator.to_host(sums).tolist() == [t ^ 8 for t in range(32)]
+    with pytest.raises(errors.UninitializedRead):  # the other half is not asked
+        accelerator.launch(votes_by_halves, 1, 32, out, some, sums, 24)
     with pytest.raises(errors.DataRace):
         accelerator.launch(halves_meet, 1, 32, accelerator.empty(32, np.int32))
 

@@ -107,6 +107,7 @@ def test_unknown_option():
     pass
 
 
+import pickle
 from windtunnel import errors
 from numba.cuda.cudadrv.driver import CudaAPIError
 
@@ -117,8 +118,27 @@ def test_fixture(accelerator):
     assert [launch.name for launch in profile.launches] == ["double"]
     with accelerator.faults({"kind": "out_of_memory", "call": 1}), pytest.raises(CudaAPIError):
         cuda.to_device(np.ones(3))
-    with accelerator.faults("device_lost"), pytest.raises(errors.DeviceLost):
-        cuda.to_device(np.ones(3))
+    for fault, kind, code, name in (
+        ("launch_failure", errors.LaunchError, 701, "cuLaunchKernel results in CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"),
+        ("copy_failure", errors.CopyError, 999, "cuMemcpyHtoD results in CUDA_ERROR_UNKNOWN"),
+        ({"kind": "ecc", "on": "copy_out"}, errors.EccError, 214, "cuMemcpyDtoH results in CUDA_ERROR_ECC_UNCORRECTABLE"),
+        ("device_lost", errors.DeviceLost, 46, "cuMemAlloc results in CUDA_ERROR_DEVICE_UNAVAILABLE"),
+        ("hang", errors.DeviceHang, 702, "cuCtxSynchronize results in CUDA_ERROR_LAUNCH_TIMEOUT"),
+    ):
+        with accelerator.faults(fault), pytest.raises(CudaAPIError) as raised:
+            double[1, 8](np.ones(8))
+            cuda.synchronize()
+        assert isinstance(raised.value, kind) and raised.value.code == code and name in raised.value.msg
+        accelerator.reset()
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_fault_that_is_left_armed(accelerator):
+    accelerator.faults({"kind": "out_of_memory", "call": 2}).__enter__()
+
+
+def test_after_it():
+    cuda.to_device(np.ones(3)), cuda.to_device(np.ones(3))
 
 
 @pytest.mark.accelerator(faults={"kind": "slow_copy", "factor": 2, "call": 1}, schedules=2, strict=True)
@@ -210,7 +230,7 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
     (tmp_path / "test_memory.py").write_text(page.partition("```python test_memory.py\n")[2].partition("```")[0])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp", "--emulate", "numba"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert re.search(r"^4 failed, 12 passed, 1 xfailed.* 4 errors", done.stdout, re.M), done.stdout
+    assert re.search(r"^4 failed, 14 passed, 1 xfailed.* 4 errors", done.stdout, re.M), done.stdout
     assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
     assert "windtunnel/emulator" not in done.stdout
     assert "does not take 'launchs'" in done.stdout and "did you mean 'launches'?" in done.stdout
@@ -218,6 +238,7 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
         assert f"PASSED test_kernels.py::{name}" in done.stdout
     assert "the test catches a finding" in done.stdout and "OutOfBounds: double on h100-sxm-80gb" in done.stdout
     assert "never occurred: hang" in done.stdout
+    assert "test_fault_that_is_left_armed[h100-sxm-80gb] ends with faults armed (out_of_memory call=2" in done.stdout
     assert (
         "\nin a child process: OutOfBounds: double on h100-sxm-80gb" in done.stdout
         and "ERROR at teardown of test_broken" not in done.stdout

@@ -25,7 +25,7 @@ from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.calibration import lines as calibration_lines
-from windtunnel_models.catalogue import Catalogue, device_model
+from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
 from windtunnel_models.learned.calibrate import FEWEST_ROWS, Calibration, calibrate
 from windtunnel_models.learned.process import Process, Scales, best_scales, merge
 
@@ -562,3 +562,12 @@ def test_operands_that_a_cache_may_hold_are_not_bounded_by_the_bandwidth_of_memo
     # At 1 TB/s: 12 MB are in its 48 MB of cache, 1.2 GB are not, and memory has 300 GB/s.
     assert least_s(1_000_000) == 0.0
     assert least_s(100_000_000) == pytest.approx(1.2e9 / 300e9)
+
+
+def test_no_transferred_share_of_what_is_attained_has_a_range_above_one() -> None:
+    """A device that is held above its own limit would be slower at both ends of the range."""
+    for sku in ("h100-sxm-80gb", "mi300x", "l40s", "b300-sxm-288gb"):
+        device = shipped_catalogue().device(sku)
+        for path, value in device.values.items():
+            if path == "power_cap_share" or path.startswith("stream_efficiency."):
+                assert value.value <= (value.high or value.value) <= 1.0, (sku, path)

@@ -120,8 +120,8 @@ def test_what_clang_rejects_ends_with_2_its_message_and_its_line(check: Command)
     [
         ("int i = 0; again: if (++i < 3) goto again; a[0] = i;", "goto that goes back"),
         ("a[0] = recursive(100);", "'recursive' calls itself"),
-        ('asm("mov.u32 %0, 1;" : "=r"(a[0]));', "the assembly 'mov.u32 %0, 1'"),
-        ("int *p = new int[2]; a[0] = p[0];", "cxx_new_expr"),
+        ('asm("vset.u32.u32.eq %0, 1, 2;" : "=r"(a[0]));', "the assembly 'vset.u32.u32.eq %0, 1, 2'"),
+        ("struct S { int x; __device__ S() : x(1) {} }; S *p = new S[2]; a[0] = p[0].x;", "objects with a constructor"),
         ("a[0] = host_only;", "'host_only'"),
         ("struct { char c; int low : 3; } s; s.low = 1; a[0] = s.low;", "the bit-field 'low'"),
     ],
@@ -473,6 +473,22 @@ def test_a_list_of_launches_shares_buffers_by_name(check: Command, tmp_path: Pat
     assert (code, "no key 'kernal'" in err, "launches.yaml:1" in err) == (2, True, True)
 
 
+def test_two_parameters_of_one_buffer_race_on_its_bytes(check: Command, tmp_path: Path) -> None:
+    text = "- {file: k.cu, grid: 1, block: 32, args: {a: 'zeros:32', b: a}}"
+    for body, code in (("a[i] = i; b[4 * i + 2] = 7;", 0), ("a[i] = i; b[(4 * i + 6) & 127] = 7;", 1)):
+        (tmp_path / "k.cu").write_text(f"__global__ void k(int *a, char *b) {{ int i = threadIdx.x; {body} }}")
+        found, out, _ = check(text, file="launches.yaml")
+        assert found == code and ("DataRace" in out) == bool(code)
+
+
+def test_a_divisor_that_is_made_up_is_no_finding_of_its_own(check: Command) -> None:
+    source = "__global__ void k(int *a, const int *b) {{ a[threadIdx.x] = 7 / (b[threadIdx.x]{}); }}"
+    assert check(source.format(""), "--grid", "1", "--block", "32")[0] == 0
+    for words in (("--arg", "b=arange:32"), ()):
+        code, out, _ = check(source.format(" - 1" * (not words)), "--grid", "1", "--block", "32", *words)
+        assert code == 1 and "DivisionByZero" in out
+
+
 def test_schedules_are_further_orders_of_the_threads(check: Command) -> None:
     source = """
     __global__ void crossed(int *locks, int *total) {
@@ -593,6 +609,9 @@ _THREAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
         ("int *a, const int *b, int n", "int v = b[i]; if (i < n) a[i] = v;", "OutOfBounds"),
         ("int *a, int n", "__shared__ int s[64]; if (i < n) s[threadIdx.x] = 1; __syncthreads(); "
                           "if (i < n) a[i] = s[threadIdx.x ^ 1];", "UninitializedRead"),
+        ("int *a, int n", "if (4 * i < n) a[4 * i + 3] = i;", "OutOfBounds"),
+        ("int *a, int n", "if (i < n && i < 42) a[3 * i + 2] = i;", None),  # several elements for each thread
+        ("int *a, const int *b, int n", "a[i] = b[i] + (i + 1 < n ? b[i + 1] : 0);", None),  # n is about a neighbour
         ("int *a, int n", "if (i < n) a[i] = i;", None),
         ("int *a, int n", "if (i >= n) return; a[i] = i;", None),
         ("int *a, const int *b, unsigned n", "if (i > 0 && i < n - 1) a[i] = b[i - 1] + b[i + 1];", None),
@@ -611,7 +630,8 @@ def test_a_kernel_that_takes_a_number_of_elements_is_checked_with_fewer_than_thr
     code, out, _ = check(source, "--grid", "2", "--block", "64", "--arg", "more=1")
     assert code == (finding is not None), out
     assert finding is None or (
-        f": {finding}: " in out and "in a launch with 107 elements, fewer than the threads" in out
+        f": {finding}: " in out
+        and "in a second launch, which check adds, with 107 elements, fewer than the threads" in out
     )
     assert check(source, "--grid", "2", "--block", "64", "--arg", f"{parameters.split()[-1]}=128")[0] == 0 or (
         finding == "OutOfBounds"

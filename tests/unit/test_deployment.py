@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from windtunnel.app import deploy as deploying_app
 from windtunnel.app import plan as planner
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
@@ -29,6 +30,7 @@ from windtunnel.scenario.changes import parse_path
 from windtunnel.scenario.read import read_scenario, scenario_from_data
 from windtunnel.simulation.run import prepare_run
 from windtunnel_models.catalogue import shipped_catalogue
+from windtunnel_models.engines import serving_engine
 from windtunnel_models.engines.arguments import ENGINES, engine_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -179,8 +181,10 @@ def test_every_argument_of_every_shipped_scenario_is_documented(engine: str) -> 
         data = yaml.safe_load(path.read_text())
         if not isinstance(data, dict) or not data.get("models"):
             continue
+        makers = serving_engine(engine).makers
         for entry in data["fleet"]:
             entry["engine"] = engine
+        data["fleet"] = [e for e in data["fleet"] if not makers or CATALOGUE.spec(e["device"]).vendor in makers]
         for workload in data["workload"]:
             workload.pop("session", None)
             workload.pop("tenant", None)
@@ -224,7 +228,8 @@ def test_an_undocumented_argument_value_key_or_variable_is_refused() -> None:
 def test_every_documented_argument_has_a_source_and_a_version() -> None:
     for engine in ENGINES:
         known = engine_arguments(engine)
-        assert known.checked and ":" in known.image
+        assert known.checked and {"NVIDIA"} <= set(known.images)
+        assert all(image.source and image.tags for image in known.images.values())
         for documented in (*known.flags.values(), *known.options.values(), *known.environment.values()):
             assert documented.source
             # The sources name a version or a commit.
@@ -565,3 +570,43 @@ def test_a_plan_writes_the_configuration_of_the_recommended_fleet(tmp_path: Path
 
 def test_a_fleet_without_decoders_has_nothing_to_deploy() -> None:
     assert deployment(prepare_run(read_scenario(ROOT / "scenarios" / "plan-small.yaml"), CATALOGUE)) is None
+
+
+def test_each_maker_has_the_image_that_its_engine_documents_and_tpus_the_nodes_of_their_slice() -> None:
+    def image(device: str, engine: str, tensor: int = 1) -> tuple[str, EngineCommand]:
+        entry = {"device": device, "count": tensor, "group": {"tensor": tensor}, "engine": engine}
+        command = one(**{"fleet[0]": entry})
+        return command.image, command
+
+    assert image("mi300x", "vllm")[0] == "vllm/vllm-openai-rocm:v0.19.0"
+    assert image("mi300x", "sglang")[0] == "lmsysorg/sglang:v0.5.9-rocm700-mi30x"
+    assert image("mi355x-288gb", "sglang")[0] == "lmsysorg/sglang:v0.5.9-rocm700-mi35x"
+    assert image("h100-sxm-80gb", "vllm")[0] == "vllm/vllm-openai:v0.19.0"
+    for device, engine in (("mi210", "sglang"), ("mi100", "vllm"), ("epyc-9654", "vllm")):
+        found, command = image(device, engine)
+        assert found == f"REPLACE-ME/{engine}" and "no image of" in named(command)["device"]
+    found, command = image("tpu-v6e", "generic", 4)
+    assert found == "vllm/vllm-tpu:v0.19.0" and command.resource == "google.com/tpu"
+    pod = yaml.safe_load_all(files(Deployment(commands=[command], unexpressed=[]), "x")["kubernetes.yaml"])
+    (selector,) = [d["spec"]["template"]["spec"]["nodeSelector"] for d in pod if d and d["kind"] == "Deployment"]
+    assert selector == {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice", "cloud.google.com/gke-tpu-topology": "2x2",
+    }  # fmt: skip
+    assert "node selector" in named(image("tpu-v5p", "vllm")[1])["device"]
+
+
+def test_an_engine_of_one_maker_is_refused_on_the_devices_of_another() -> None:
+    with pytest.raises(InputError, match="TensorRT-LLM runs on devices of NVIDIA only, and mi300x is one of AMD"):
+        deployed(**{"fleet[0]": {"device": "mi300x", "engine": "trtllm"}})
+
+
+def test_a_folder_holds_no_script_of_an_earlier_fleet_and_keeps_what_is_not_ours(tmp_path: Path) -> None:
+    named = {"fleet[0].engine": "trtllm", "fleet[0].name": "kubernetes"}
+    first = deploying_app.save(deployed(**named), "one", tmp_path)
+    names = {path.name for path in first}
+    assert names == {"kubernetes-2.sh", "kubernetes-2.yaml", "kubernetes.yaml"}
+    own = tmp_path / "deploy" / "values.yaml"
+    own.write_text("mine: 1\n")
+    again = deploying_app.save(deployed(), "two", tmp_path)
+    assert {path.name for path in own.parent.iterdir()} == {*(path.name for path in again), "values.yaml"}
+    assert deploying_app.save(None, "none", tmp_path) == [] and [*own.parent.iterdir()] == [own]

@@ -396,6 +396,27 @@ def test_pools_count_blocks_reuse_them_and_have_limits() -> None:
         cp.cuda.runtime.free(address)
 
 
+def test_faults_are_errors_of_cupy_and_of_windtunnel(device: Any) -> None:
+    triple = cp.ElementwiseKernel("float32 x", "float32 y", "y = 3 * x", "triple")
+    array = cp.ones(3, cp.float32)
+    runtime, driver = cp.cuda.runtime.CUDARuntimeError, cp.cuda.driver.CUDADriverError
+    for fault, theirs, ours, text in (
+        ("launch_failure", driver, errors.LaunchError, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources"),
+        ("copy_failure", runtime, errors.CopyError, "cudaErrorUnknown: unknown error: copy out"),
+        ("out_of_memory", MemoryError, errors.DeviceOutOfMemory, "Out of memory allocating 12 bytes"),
+        ("device_lost", runtime, errors.DeviceLost, "cudaErrorDevicesUnavailable"),
+        ({"kind": "ecc", "on": "launch"}, driver, errors.EccError, "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC"),
+        ("hang", runtime, errors.DeviceHang, "cudaErrorLaunchTimeout: the launch timed out"),
+    ):
+        cp.get_default_memory_pool().free_all_blocks()
+        with device.faults(fault), pytest.raises(theirs, match=text) as raised:
+            triple(array).get()
+        assert isinstance(raised.value, ours)
+        if theirs is not MemoryError:
+            assert raised.value.status == raised.value.device_code.number
+        device.injector.clear()
+
+
 def test_elements_that_nothing_has_written_are_found_when_they_are_computed_with() -> None:
     array = cp.empty(10)
     array[:4] = 1

@@ -6,10 +6,13 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import pytest
+import yaml
 from click.testing import CliRunner
 from jinja2 import Environment
 
@@ -19,8 +22,12 @@ from windtunnel.cli.main import cli
 from windtunnel.core import forks
 from windtunnel.core.errors import InputError
 from windtunnel.core.forks import Copy, shared, usable_processors
+from windtunnel.engine.prepare import decoder_cache
+from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.report import page
-from windtunnel.simulation.run import Run
+from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.run import Run, prepare_run
+from windtunnel_models.catalogue import Catalogue
 
 SCENARIO = """
 schema: 1
@@ -174,3 +181,44 @@ def short_run(folder: Path) -> Run:
     finished = windtunnel.run(folder / "s.yaml", engine="process")
     assert isinstance(finished, Run)
     return finished
+
+
+def test_step_costs_that_a_copy_computes_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_a_copy(function: Callable[[int], object], numbers: Sequence[int], count: int) -> list[object]:
+        assert count == 2
+        with Copy(lambda: [function(number) for number in numbers]) as copy:
+            found = copy.result()
+        assert found is not None
+        return found
+
+    def costs(processes: int) -> DecoderCosts:
+        monkeypatch.setattr(decoder_cache, "_cache", {})
+        monkeypatch.setattr(decoder_cache, "_received", {})
+        ready = prepare_run(scenario_from_data(yaml.safe_load(SCENARIO)), catalogue, processes=processes)
+        found = ready.compiled[0, 0].decoder
+        assert found is not None
+        return found
+
+    catalogue = Catalogue()
+    here = costs(1)
+    monkeypatch.setattr(decoder_cache, "shared", in_a_copy)
+    with monkeypatch.context() as patched:
+        for name in ("_cost", "_adapted"):
+            patched.setattr(DecoderCosts, name, elsewhere(getattr(DecoderCosts, name)))
+        patched.setattr(decoder_cache, "step_accuracy", elsewhere(decoder_cache.step_accuracy))
+        there = costs(2)
+        accuracy, sources = there.accuracy, there.sources
+    for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
+        assert np.array_equal(getattr(here, name), getattr(there, name)), name
+    assert (accuracy, sources) == (here.accuracy, here.sources)
+
+
+def elsewhere(function: Callable[..., object]) -> Callable[..., object]:
+    """Return ``function`` that fails in this process."""
+    this = os.getpid()
+
+    def called(*arguments: object, **more: object) -> object:
+        assert os.getpid() != this
+        return function(*arguments, **more)
+
+    return called

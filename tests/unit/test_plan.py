@@ -330,7 +330,7 @@ class Inline:
             future.set_exception(error)
         return future
 
-    def shutdown(self, *, cancel_futures: bool) -> None:
+    def shutdown(self, *, wait: bool, cancel_futures: bool) -> None:
         assert cancel_futures
 
 

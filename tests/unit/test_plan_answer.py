@@ -21,7 +21,8 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.recording import Recording
-from windtunnel.core.results.plan import PlanResult
+from windtunnel.core.results.plan import ModelInterval, PlanResult
+from windtunnel.core.results.run import TokenEstimate
 from windtunnel.engine.choice import run_on
 from windtunnel.engine.prepare import decoder_cache
 from windtunnel.engine.prepare.decoding import DecoderCosts
@@ -35,7 +36,8 @@ from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
 from windtunnel.report import plan_page
-from windtunnel.scenario.read import scenario_from_data
+from windtunnel.scenario.changes import apply_change
+from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
 from windtunnel.simulation.run import measure, prepare_run, simulate
 from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
@@ -443,3 +445,88 @@ def test_a_run_of_a_plan_measures_what_its_targets_ask_for() -> None:
         assert [getattr(part, name) for name in shared] == [getattr(whole, name) for name in shared]
         assert part.serving is not None and (part.serving.slo_attainment is None) == (parts != 0 or "e2e" in asked)
         assert np.array_equal(same.jobs.finish, recording.jobs.finish)
+
+
+def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_the_engines_first_token(
+    found: PlanResult,
+) -> None:
+    best, intervals = found.fleets[found.recommended], found.explanation.model_intervals
+    counts = tuple(best.entries.get(name, 0) for name in ("h100-sxm-80gb", "l40s"))
+    replications = found.replications if best.judged_by == "replications" else 1
+    run, _ = simulate(variant(scenario_from_data(CHAT), Case(counts)), replications, "auto", KNOWN)
+    assert run.serving is not None and best.judged_by in ("run", "replications")
+    assert [i.text for i in intervals] == CHAT["targets"]
+    for interval, times in zip(intervals, (run.serving.ttft_s, run.serving.tpot_s), strict=True):
+        assert times is not None
+        told = times.p95
+        assert isinstance(told, TokenEstimate)
+        # The targets are in s.
+        assert (interval.value, interval.low, interval.high) == (told.value, told.model_low, told.model_high)
+    ttft, tpot = intervals
+    assert ttft.high is not None and ttft.value is not None and tpot.high is not None and tpot.value is not None
+    # The row of the change and the interval are of the same steps, the engine's own time included.
+    (slower,) = [c for c in found.explanation.changes if c.device is not None]
+    assert slower.binding is not None and slower.binding.text == tpot.text
+    assert slower.binding.value == pytest.approx(tpot.high, rel=1e-9)
+    assert ttft.high / ttft.value > 1.5 * tpot.high / tpot.value, "the first token is less certain than a step"
+    assert "the engine's first token (90%), TTFT p95 is" in report.uncertainty(found)
+    beyond = replace(ttft, limit=0.9 * ttft.high)
+    missed = replace(found, explanation=replace(found.explanation, model_intervals=[beyond, tpot]))
+    assert "so TTFT p95 may be missed" in report.uncertainty(missed)
+    sentence = next(s for s in found.explanation.sentences if s.startswith("Error of the models"))
+    assert "all within their limits" in sentence
+
+
+def test_a_slower_fleet_that_cannot_do_its_work_has_no_upper_end_and_may_miss_its_target() -> None:
+    interval = ModelInterval("ttft p95 <= 1 s", 0.4, 0.2, None, 1.0, "s", "<=", "ttft", "p95", None)
+    assert not interval.within and replace(interval, high=0.9).within and not replace(interval, high=1.1).within
+    assert replace(interval, comparison=">=", low=1.1).within
+
+
+SEARCH = {
+    "policy.batch.tokens": [256, 512],
+    "fleet[*].group.tensor": [1, 2],
+    "models.chat.weights": ["bfloat16", "fp8"],
+}
+SCALED = {
+    "fleet": [{"device": "server", "name": "small", "price": "1 USD/h"}, {"device": "server", "price": "3 USD/h"}],
+    "models": {},
+    "workload": [
+        {"name": "calls", "arrivals": {"process": "poisson", "rate": "300 /s"},
+         "ops": [{"service": {"distribution": "exponential", "mean": "4 ms"}}]}
+    ],
+    "autoscale": [{"entry": "small", "min": 1, "max": 4, "up": {"queue_per_device": 1}, "every": "1 s", "provisioning": "1 s"}],
+    "policy": "fifo", "stop": {"jobs": 3000}, "targets": ["latency p95 <= 40 ms"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"plan": {**CHAT["plan"], "search": SEARCH, "simulations": 6}}, {**SCALED, "plan": {"loads": []}}],
+    ids=["searched", "scaled"],
+)
+def test_the_command_for_the_recommended_fleet_alone_gives_the_figures_of_the_plan_to_the_digit(
+    keys: dict[str, Any],
+) -> None:
+    answer = searched(**keys)
+    best = answer.fleets[answer.recommended]
+    words = report.run_command(answer, "chat.yaml", ["--seed", "1"]).split()
+    assert words[:5] == ["windtunnel", "run", "chat.yaml", "--seed", "1"] and answer.changes
+    document = scenario_from_data({**CHAT, **keys}).document
+    for change in answer.changes:
+        apply_change(document, change)
+    replications = int(words[words.index("--replications") + 1]) if "--replications" in words else 1
+    assert (replications > 1) == (best.judged_by == "replications")
+    run, _ = simulate(check_scenario(document), replications, "auto", KNOWN)
+    assert [t.value for t in best.targets] == [t.value for t in run.targets]
+    assert (best.power_w, best.cost_usd_per_h) == (run.average_power_w, run.cost_usd_per_h)
+    assert best.usd_per_million_output_tokens == (
+        None if run.serving is None else run.serving.cost_per_million_usd.output
+    )
+
+
+def test_without_javascript_the_page_says_before_its_first_chart_that_there_is_none(found: PlanResult) -> None:
+    for shown in (found, replace(found, curve=None), replace(found, curve=None, rates=[])):
+        text = plan_page.render(shown)
+        assert text.count("<noscript>") == text.count("The charts need JavaScript") == 1
+        assert text.index("<noscript>") < text.index("<figure")

@@ -134,7 +134,7 @@ def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], sp
         Candidates,
         SimpleNamespace(
             devices=[SimpleNamespace(label=name) for name in devices], names=devices, prices=prices, rents=prices,
-            max_cost=1e9, judge=judge, notes=[], entries=len(devices), may_be_feasible=lambda _case: True,
+            scenario=SimpleNamespace(policy="fifo", programs=[]), max_cost=1e9, judge=judge, notes=[], entries=len(devices), may_be_feasible=lambda _case: True,
             bounds=SimpleNamespace(load=lambda _counts: (0.0, None)),
             objective_lower_bound=lambda counts: sum(n * p for n, p in zip(counts, prices, strict=True)),
             named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},

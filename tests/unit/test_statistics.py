@@ -467,3 +467,19 @@ def test_replications_of_which_some_grow_have_no_mean_of_the_calm_ones(queue: An
     assert "of 12 replications have no value" in result.statistics.missing_interval_reasons["latency_s"]["mean"]
     assert result.statistics.steady_state_reason.startswith("in ")
     assert not result.targets[0].met
+
+
+@pytest.mark.parametrize("lowest", [0.0, -1.0])
+def test_a_weighted_percentile_is_the_smallest_value_that_reaches_its_share(lowest: float) -> None:
+    rng = np.random.default_rng(4)
+    for count in (1, 2, 7, 400):
+        for values in (rng.random(count), np.exp(20.0 * rng.normal(size=count)), rng.integers(0, 3, count) * 0.1):
+            values[0] = lowest * values[0]
+            weights = rng.integers(1, 200, count).astype(np.float64)
+            order = np.argsort(values)
+            reached = np.cumsum(weights[order])
+            sample = BatchedSample.from_values(values, weights)
+            for fraction in (0.01, 0.5, 0.95, 0.99, 1.0):
+                expected = values[order][np.searchsorted(reached, fraction * reached[-1])]
+                assert sample.ordered.quantile(fraction) == expected
+            assert sample.ordered.total == reached[-1]

@@ -129,7 +129,7 @@ def _read(path: Path) -> ServingEngine:
     top = reader.mapping(
         (),
         required=("schema", "engine", "doc", "kernels", "scheduling", "memory", "sources", "values"),
-        optional=("fitted", "prefix_cache"),
+        optional=("fitted", "makers", "prefix_cache"),
     )
     reader.check_name("engine", path.stem)
     kernels = reader.mapping(("kernels",), required=("implementation", "fused_norms", "source"), optional=("fused_by",))
@@ -198,6 +198,7 @@ def _read(path: Path) -> ServingEngine:
         ),
         chunked_prefill=bool(scheduling["chunked_prefill"]),
         prefill_first=bool(scheduling["prefill_first"]),
+        makers=tuple(top.get("makers", ())),
         prefix_cache_unless=str(cache.get("unless", "")),
         frontend_s=values["frontend_s"],
         late_prompts=values["late_prompts"],

@@ -82,7 +82,7 @@ class _TableReader(FileReader):
     def parameter(self, name: str) -> Parameter:
         """Return one parameter with its defaults."""
         here = ("parameters", name)
-        optional = ("required", "fitted", "keys", "default", "defaults")
+        optional = ("required", "fitted", "max", "keys", "default", "defaults")
         entry = self.mapping(here, required=("unit", "doc"), optional=optional)
         try:
             parse_unit(str(entry["unit"]))
@@ -102,6 +102,7 @@ class _TableReader(FileReader):
             default=self.sourced((*here, "default"), plain) if "default" in entry else None,
             defaults=defaults,
             fitted=bool(entry.get("fitted", False)),
+            max=float(entry["max"]) if "max" in entry else None,
         )
 
     def _keys(self, path: Path_) -> tuple[str, ...]:

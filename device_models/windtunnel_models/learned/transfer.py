@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.spec import DeviceSpec
@@ -120,6 +121,7 @@ def transferred_values(
     names: Sequence[str],
     carried: Callable[[Relative, str, float], float],
     stated: Mapping[str, SourcedValue],
+    largest: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, SourcedValue]:
     """Return the parameters ``names`` as weighted geometric means of the values in the relatives' overlays.
 
@@ -127,7 +129,7 @@ def transferred_values(
 
     ``carried`` expresses a relative's value for the device in question, given its path. The range of each value is that
     of the relatives, and at least a fifth in either direction; a value of a similar board of the same die has none, nor
-    one of another board that holds as it is.
+    one of another board that holds as it is. No value exceeds that of its parameter in ``largest``.
     Where the error of the whole prediction was found by leaving out whole devices (``TransferredResidual``), that error
     includes this range.
     """
@@ -143,7 +145,11 @@ def transferred_values(
         stating = tuple(r.sku for r in related if path in overlays[r.sku].values)
         if stating not in groups:
             groups[stating] = closest([r for r in related if r.sku in stating])
-        values[path] = _mean(path, groups[stating], overlays, carried)
+        found = _mean(path, groups[stating], overlays, carried)
+        most = largest.get(path.partition(".")[0], math.inf)
+        if found.high is not None and found.high > most:
+            found = replace(found, value=min(found.value, most), high=most)
+        values[path] = found
     return values
 
 

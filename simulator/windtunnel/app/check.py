@@ -27,12 +27,13 @@ from windtunnel.app.check_arguments import (
     parsed,
 )
 from windtunnel.app.check_headers import naming_headers
-from windtunnel.app.check_sizes import is_count, smaller, states_conditions, takes_counts
+from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import (
     BarrierDivergence,
     ChecksSkippedWarning,
     Deadlock,
     DeviceError,
+    DivisionByZero,
     Finding,
     InputError,
     Location,
@@ -232,7 +233,7 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     notes: list[str] = []
     predicted: list[Predicted] = []
-    elements: int | None = None
+    fewer: SecondSize | None = None
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
@@ -242,10 +243,10 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
             finding, times = _run(kernels, requests, chosen, schedule, strict=strict)
             predicted = predicted or times
             if finding is None and schedule is None:
-                elements = _fewer(kernels, requests)
-            if elements is not None and schedule is None:
+                fewer = _fewer(kernels, requests)
+            if fewer is not None and schedule is None:
                 again = kernels_of(requests)
-                finding, _ = _run(again, requests, chosen, None, strict=strict, elements=elements)
+                finding, _ = _run(again, requests, chosen, None, strict=strict, fewer=fewer)
             if finding is not None:
                 found.setdefault((finding.finding, finding.file, finding.lines), finding)
     for kernel in kernels:
@@ -254,7 +255,9 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))
-    return Checked(list(found.values()), notes, len(requests), schedules, predicted, elements)
+    return Checked(
+        list(found.values()), notes, len(requests), schedules, predicted, None if fewer is None else fewer.elements
+    )
 
 
 def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
@@ -353,8 +356,8 @@ def _python(request: LaunchRequest) -> CheckedKernel:
     return CheckedKernel(function, name, parameters)
 
 
-def _fewer(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) -> int | None:
-    """Return the number of elements of a further launch, smaller than that of the threads; None for no such launch."""
+def _fewer(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) -> SecondSize | None:
+    """Return a further launch, with fewer elements than threads; None for no such launch."""
     (kernel, *_), (request, *others) = kernels, requests
     threads = request.grid[0] * request.block[0]
     if others or math.prod(request.grid) * math.prod(request.block) != threads:
@@ -373,7 +376,7 @@ def _fewer(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) 
         ])  # fmt: skip
     else:
         program = kernel_source(kernel.function).declared({})
-    return smaller(threads, request.block[0]) if takes_counts(program, counts) else None
+    return second_size(program, counts, threads, request.block[0])
 
 
 def _run(
@@ -383,12 +386,15 @@ def _run(
     schedule: int | None,
     *,
     strict: bool,
-    elements: int | None = None,
+    fewer: SecondSize | None = None,
+    positive: bool = False,
 ) -> tuple[Found | None, list[Predicted]]:
     """Return the first finding, and the times of the launches up to it.
 
-    ``elements``: the number of elements of what is not stated; by default that of the threads.
+    ``fewer``: the number of elements of what is not stated; by default that of the threads. ``positive``: integers that
+    are made up are not zero.
     """
+    elements = None if fewer is None else fewer.elements
     profile, found = Profile(device), None
     made_up: set[str] = set()
     try:
@@ -397,14 +403,24 @@ def _run(
             for kernel, request in zip(kernels, requests, strict=True):
                 pointers = {p.name for p in kernel.parameters if p.kind == "pointer"}
                 made_up = pointers - {*request.arguments, *buffers}
-                arguments = arguments_of(accelerator, kernel, request, buffers, elements)
+                arguments = arguments_of(accelerator, kernel, request, buffers, elements, positive=positive)
                 accelerator.launch(
                     Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
                 )
             accelerator.synchronize()
     except Finding as finding:
-        size = f"; in a launch with {elements:,} elements, fewer than the threads" if elements is not None else ""
-        if elements is None and isinstance(finding, OutOfBounds) and finding.array in made_up:
+        if isinstance(finding, DivisionByZero) and made_up and not positive:
+            # Integers that are made up may be divisors: the finding counts if it remains where none is zero.
+            return _run(kernels_of(requests), requests, device, schedule, strict=strict, fewer=fewer, positive=True)
+        size = ""
+        if fewer is not None:
+            if isinstance(finding, OutOfBounds) and _of_a_thread_with_an_element(finding, requests[0], fewer):
+                return None, []
+            size = (
+                f"; in a second launch, which check adds, with {fewer.elements:,} elements, fewer than the threads: if "
+                "the kernel needs an element for each thread, state the number (--arg)"
+            )
+        elif isinstance(finding, OutOfBounds) and finding.array in made_up:
             size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
         place = finding.file or "", tuple(finding.lines), finding.columns
         found = Found(type(finding).__name__, *place, f"{finding}{size}")
@@ -413,6 +429,18 @@ def _run(
     except DeviceError as error:
         raise InputError(str(error), where=requests[0].where) from None
     return found, _times(profile.launches, device)
+
+
+def _of_a_thread_with_an_element(finding: OutOfBounds, request: LaunchRequest, fewer: SecondSize) -> bool:
+    """Return whether the thread of a finding is one of those that have an element of their own along x.
+
+    Without a guard, it is the others that are out of bounds. A thread with an element that is out of bounds needs
+    several of them, of which the number is not known.
+    """
+    if not finding.threads or fewer.several:
+        return False
+    block, thread = finding.threads[0]
+    return block[0] * request.block[0] + thread[0] < fewer.elements
 
 
 def _times(launches: Sequence[LaunchProfile], device: str) -> list[Predicted]:
@@ -440,6 +468,8 @@ def arguments_of(
     request: LaunchRequest,
     buffers: dict[str, Buffer],
     elements: int | None = None,
+    *,
+    positive: bool = False,
 ) -> list[Any]:
     """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError.
 
@@ -462,7 +492,7 @@ def arguments_of(
         elif parameter.kind == "local":
             made.append(_local(parameter, spec, math.prod(request.block), where))
         else:
-            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where))
+            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where, positive=positive))
     return made
 
 
@@ -511,6 +541,8 @@ def _buffer(
     sides: Sequence[int],
     buffers: dict[str, Buffer],
     where: Location,
+    *,
+    positive: bool,
 ) -> Any:
     if spec is not None and spec.kind == "number":
         if spec.value == 0:
@@ -526,7 +558,7 @@ def _buffer(
     if spec is not None and spec.kind == "name":
         raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
     if spec is None:
-        made = accelerator.to_device(default_array(parameter, sides))
+        made = accelerator.to_device(default_array(parameter, sides, positive=positive))
     else:
         contents = array_of(spec, parameter, where)
         if contents is None:

@@ -150,15 +150,19 @@ def packed(rows: np.ndarray, parameter: CheckParameter) -> np.ndarray:
     return out.reshape(-1)
 
 
-def default_array(parameter: CheckParameter, sides: Sequence[int]) -> np.ndarray:
-    """Return the contents of a buffer of which nothing is said: random values, with sides along x, y and z."""
+def default_array(parameter: CheckParameter, sides: Sequence[int], *, positive: bool = False) -> np.ndarray:
+    """Return the contents of a buffer of which nothing is said: random values, with sides along x, y and z.
+
+    ``positive``: integers are 1 where they would be 0.
+    """
     threads = math.prod(sides)
     rng = np.random.default_rng(0)
     columns = []
     for dtype in parameter.dtypes:
         if dtype.kind in "iub":
             high = threads if dtype.kind == "b" or dtype.itemsize > 2 else min(threads, np.iinfo(dtype).max)
-            columns.append(rng.integers(0, 2 if dtype.kind == "b" else max(high, 1), threads).astype(np.float64))
+            made = rng.integers(0, 2 if dtype.kind == "b" else max(high, 1), threads)
+            columns.append(np.maximum(made, int(positive)).astype(np.float64))
         else:
             columns.append(rng.random(threads))
     rows = np.stack(columns, axis=1) if columns else np.zeros((threads, 0))

@@ -31,13 +31,23 @@ def deploy(
     return found, read.name
 
 
-def save(found: Deployment, name: str, folder: Path) -> list[Path]:
-    """Write the files of a deployment to the folder ``deploy`` in ``folder``, and return their paths."""
-    from windtunnel.core.csvfile import write_texts
-    from windtunnel.report.deployment import FOLDER, files
+def save(found: Deployment | None, name: str, folder: Path) -> list[Path]:
+    """Write the files of a deployment to the folder ``deploy`` in ``folder``, and return their paths.
 
-    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    return write_texts(folder / FOLDER, files(found, name))
+    Files of an earlier deployment that are not part of this one are removed, because they would start another fleet.
+    """
+    from windtunnel.core.csvfile import write_texts
+    from windtunnel.report.deployment import FOLDER, files, is_written_by_us
+
+    texts = {} if found is None else files(found, name)
+    inner = folder / FOLDER
+    if texts:
+        inner.mkdir(parents=True, exist_ok=True)
+    paths = write_texts(inner, texts)
+    for path in [*inner.glob("*.sh"), *inner.glob("*.yaml")]:
+        if path.name not in texts and path.is_file() and is_written_by_us(path.read_text(errors="replace")):
+            path.unlink()
+    return paths
 
 
 __all__ = ["deploy", "save"]

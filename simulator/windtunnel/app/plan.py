@@ -27,13 +27,14 @@ def plan(
     workers: int | None = None,
     outside_code: bool = False,
     progress: Callable[[int], None] | None = None,
+    copies: int = 1,
 ) -> PlanResult:
     """Find the cheapest fleets of the scenario's candidates that meet its targets, with a lower bound on the cost.
 
     ``objective`` replaces that of the scenario. ``workers`` is the number of processes (default: one for each
     processor); it does not change the answer. ``outside_code`` lets a policy be code in a file outside of the
-    scenario's folder. ``progress`` is called with the number of finished simulations. Raises InputError for a scenario
-    that is not valid.
+    scenario's folder. ``progress`` is called with the number of finished simulations. ``copies`` of this process, with
+    itself, may price decoders at the beginning. Raises InputError for a scenario that is not valid.
     """
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(Path(scenario), changes, seed=seed, outside_code=outside_code)
@@ -42,7 +43,7 @@ def plan(
         scenario = scenario.changed(plan=options)
     catalogue = catalogue or shipped_catalogue()
     with broken_pipes_are_errors():
-        return Planner(scenario, catalogue, workers or processors(), progress).run()
+        return Planner(scenario, catalogue, workers or processors(), progress, copies).run()
 
 
 def save(result: PlanResult, folder: Path) -> list[Path]:
@@ -55,7 +56,7 @@ def save(result: PlanResult, folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = write_texts(folder, {"plan.json": result_json(result), "plan.html": render(result)})
-    return paths if result.deployment is None else [*paths, *deploy.save(result.deployment, result.name, folder)]
+    return [*paths, *deploy.save(result.deployment, result.name, folder)]
 
 
 __all__ = ["plan", "save"]

@@ -45,8 +45,8 @@ def script() -> None:
     # A termination request unwinds the stack, so that half-written files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # Imports alone make half a million objects, and a collection after every 700 of them would take a twentieth of the
-    # time.
-    gc.set_threshold(50_000, 20, 20)
+    # time; most of them stay.
+    gc.set_threshold(200_000, 20, 20)
     if sys.stderr.isatty():
         logging.basicConfig(format="%(message)s")
         logging.getLogger("windtunnel").setLevel(logging.INFO)

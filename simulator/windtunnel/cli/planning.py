@@ -62,6 +62,7 @@ def plan(
     """Find the cheapest fleets that meet the targets of a scenario. Exit with 1 if none does."""
     from windtunnel.app import plan as planner
     from windtunnel.app.run import check_writable
+    from windtunnel.core.forks import usable_processors
     from windtunnel.library import predict as predict_library
 
     if out is not None:
@@ -77,15 +78,24 @@ def plan(
         workers=workers,
         outside_code=allow_outside_code,
         progress=progress,
+        copies=usable_processors(),
     )
     progress.close()
     paths = planner.save(result, out) if out is not None else []
     if form == "json":
         print_json(result)
     else:
-        from windtunnel.report.plan import text
+        from windtunnel.report.plan import run_command, text
 
         click.echo(text(result))
+        if result.fleets:
+            options = [
+                *(word for c in changes for word in ("--set", c)),
+                *(w for h in hypothetical for w in ("--with", h)),
+            ]
+            options += [] if seed is None else ["--seed", str(seed)]
+            options += [word for folder in catalogs for word in ("--catalog", folder)]
+            click.echo(f"This fleet alone: {run_command(result, str(scenario), options)}")
         print_written(paths)
     if not result.fleets:
         sys.exit(1)

@@ -53,7 +53,7 @@ def _kept(body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
     """Return the statements that are emitted."""
     made: list[ir.Stmt] = []
     for statement in body:
-        if isinstance(statement, ir.Flight) or (
+        if isinstance(statement, (ir.Flight, ir.Forget)) or (
             isinstance(statement, ir.Require) and statement.finding not in (ASSERTION, NOT_FOLLOWED)
         ):
             continue

@@ -340,9 +340,8 @@ class Kind:
             if parameter.name == name:
                 return parameter
         names = [parameter.name for parameter in self.parameters]
-        raise InputError(
-            f"a {self.name} has no '{name}'", expected=list_choices(names, 40), nearest=nearest(name, names)
-        )
+        known, alike = list_choices(names, 40), nearest(name, names)
+        raise InputError(f"a {self.name} has no '{name}'", expected=known, nearest=alike)
 
 
 KINDS: Registry[Kind] = Registry("kind")
@@ -370,6 +369,12 @@ class Device:
         """Return the SKU, with ``@api`` if that is not its default API."""
         default = self.spec.apis[0]
         return self.spec.sku if self.api.name == default else f"{self.spec.sku}@{self.api.name}"
+
+    @cached_property
+    def inputs(self) -> tuple[object, ...]:
+        """What its costs depend on, besides its kind and its residuals; hashable, and equal in every process."""
+        values = ((name, sourced.value) for some in (self.values, self.api.values) for name, sourced in some.items())
+        return self.spec.sku, self.spec.vendor, self.spec.lineage, self.api.name, self.speed, self.cap_w, *values
 
     def is_rate(self, name: str) -> bool:
         """Return whether ``speed`` scales the parameter."""
@@ -406,8 +411,7 @@ class Device:
     @property
     def memory_bytes(self) -> float:
         """The memory for operands (bytes); infinite for devices that only stream data."""
-        size_bytes = self.number("memory_bytes")
-        return math.inf if size_bytes is None else size_bytes
+        return math.inf if (size_bytes := self.number("memory_bytes")) is None else size_bytes
 
     def runs(self, op: str) -> bool:
         """Return whether the kind has a cost function for the operation."""
@@ -459,8 +463,7 @@ class Device:
         """Return the accuracy of the model for ``op`` on this device."""
         if op in self.accuracies:
             return self.accuracies[op]
-        error = self.kind.errors.get(op)
-        if error is None:
+        if (error := self.kind.errors.get(op)) is None:
             return ModelAccuracy(op, "formula", "no measurement available")
         return ModelAccuracy(op, "formula", error.reason or error.source, error_factor=error.value)
 

@@ -269,6 +269,10 @@ class MisalignedAccess(Finding):
     """A thread accesses a number at an address that is no multiple of the number's size."""
 
 
+class DivisionByZero(Finding):
+    """A thread divides an integer by zero, which C leaves undefined."""
+
+
 class BarrierDivergence(Finding):
     """Some threads of a block reach a barrier, and others do not."""
 

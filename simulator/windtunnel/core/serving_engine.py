@@ -176,6 +176,8 @@ class ServingEngine:
     values: Mapping[str, SourcedValue] = field(default_factory=dict, hash=False)
     fitted: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
     doc: str = ""
+    makers: Sequence[str] = ()
+    """The makers of the devices on which it runs; empty: of any."""
     model: str | None = None
     """The one model whose measurements entered, if the profile was calibrated by a user."""
 

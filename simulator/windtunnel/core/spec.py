@@ -17,6 +17,7 @@ class Parameter:
     empty for a single number. ``default`` (or ``defaults``, by key) applies to every device of the kind whose file does
     not state the parameter, and has its own provenance. ``fitted``: a fitted number, which is transferred from
     calibrated related devices to a device without measurements (the uncertainty of the whole result includes its own).
+    ``max``: no device has a larger value, so that ranges end there: a share of what is attained is at most 1.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Parameter:
     default: SourcedValue | None = None
     defaults: Mapping[str, SourcedValue] = field(default_factory=dict)
     fitted: bool = False
+    max: float | None = None
 
     @property
     def is_rate(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
@@ -12,7 +12,7 @@ from windtunnel.csource.facts import stored
 from windtunnel.csource.places import Places
 from windtunnel.csource.values import NULL, Mem, Place, Ptr, Value
 from windtunnel.language import ir
-from windtunnel.language.types import BOOL
+from windtunnel.language.types import BOOL, U32, U64
 
 _ACQUIRE, _RELEASE = (1, 2, 4, 5), (3, 4, 5)
 """The numbers of the memory orders, in OpenCL C and in CUDA: those that acquire, and those that release."""
@@ -65,15 +65,17 @@ class Atomics(Places):
                 if base not in self.facts.accessed:
                     return  # the next pass knows how it is accessed
                 raise node.refused(f"an atomic operation on memory that is also accessed in parts of {storage}")
+            index = self.linear(line, at, storage.bits // 8)
+            scoped = of_block and self.objects[base].space != "shared"
             if (
                 storage != scalar
                 and op in ("add", "sub", "min", "max", "inc", "dec")
                 and (op in ("min", "max") or "float" in (storage.kind, scalar.kind))
             ):
-                raise node.refused(f"atomic operations on one object as {storage} and as {scalar}")
-            index = self.linear(line, at, storage.bits // 8)
+                swap = ir.Atomic(line, "cas", base, [self.hold(index)], [], scoped, relaxed, type=storage)
+                self.emit(ir.Assign(line, result, self._by_swapping(swap, op, build.converted(values[0], scalar))))
+                return
             given = [build.bits_as(build.converted(value, scalar), storage) for value in values]
-            scoped = of_block and self.objects[base].space != "shared"
             made = ir.Atomic(line, op, base, [index], given, scoped, relaxed, type=storage)
             self.emit(ir.Assign(line, result, build.bits_as(made, scalar)))
 
@@ -84,6 +86,39 @@ class Atomics(Places):
         else:
             self.emit(ir.Assign(line, result, build.literal(line, 0, scalar)))
         return build.converted(ir.Variable(line, result, type=scalar), kind.scalar)
+
+    def _by_swapping(self, swap: ir.Atomic, op: str, value: ir.Expr) -> ir.Expr:
+        """Emit an operation on numbers of another type than those of the memory, and return the number before.
+
+        ``swap``: the operation that compares and swaps, without its values.
+        """
+        line, storage, scalar = swap.line, swap.type, value.type
+        assert storage is not None and scalar is not None  # noqa: S101  all expressions here have types
+        bits = U32 if storage.bits == U32.bits else U64
+        seen, expected = self.temporary("seen", storage), self.temporary("expected", storage)
+        now, then = ir.Variable(line, seen, type=storage), ir.Variable(line, expected, type=storage)
+        zero = build.literal(line, 0, storage)
+        self.emit(ir.Assign(line, seen, replace(swap, values=[zero, zero])))
+        with self.block() as turn:
+            self.emit(ir.Assign(line, expected, now))
+            old = self.hold(build.bits_as(then, scalar))
+            if op in ("add", "sub"):
+                new = build.binary(line, "+" if op == "add" else "-", old, value)
+            elif op in ("min", "max"):
+                new = build.select(line, build.binary(line, "<" if op == "min" else ">", value, old), value, old)
+            else:
+                one, none = build.literal(line, 1, scalar), build.literal(line, 0, scalar)
+                above = build.binary(line, ">=" if op == "inc" else ">", old, value)
+                if op == "inc":
+                    new = build.select(line, above, none, build.binary(line, "+", old, one))
+                else:
+                    ends = build.binary(line, "or", build.binary(line, "==", old, none), above)
+                    new = build.select(line, ends, value, build.binary(line, "-", old, one))
+            self.emit(ir.Assign(line, seen, replace(swap, values=[then, build.bits_as(new, storage)])))
+            same = build.binary(line, "==", build.bits_as(now, bits), build.bits_as(then, bits))
+            self.emit(ir.If(line, same, [ir.Break(line)], []))
+        self.emit(ir.While(line, build.literal(line, True, BOOL), turn))
+        return build.bits_as(then, scalar)
 
     def atomic_read(
         self, node: Node, at: Ptr, kind: Number, *, of_block: bool = False, relaxed: bool = False

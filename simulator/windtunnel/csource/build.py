@@ -86,6 +86,17 @@ def non_negative(e: ir.Expr) -> bool:
     return isinstance(e, ir.Binary) and e.op in "+*" and non_negative(e.left) and non_negative(e.right)
 
 
+def is_positive(e: ir.Expr) -> bool:
+    """Return whether an integer is certainly not zero: a constant, sizes of the launch, and products of them."""
+    if isinstance(e, ir.Literal):
+        return e.value != 0
+    if isinstance(e, ir.Convert):
+        return is_integer(e.type) and e.type != BOOL and is_positive(e.operand)
+    if isinstance(e, ir.Index):
+        return e.what.endswith("size")
+    return isinstance(e, ir.Binary) and e.op == "*" and is_positive(e.left) and is_positive(e.right)
+
+
 def as_signed(e: ir.Expr) -> ir.Expr | None:
     """Return an unsigned expression of thread indices as the equal i32 one; None for another expression."""
     if e.type == I32:

@@ -25,9 +25,10 @@ from windtunnel.csource.values import (
     Reg,
     Value,
     Var,
+    copied,
 )
-from windtunnel.language import ir
-from windtunnel.language.types import BOOL
+from windtunnel.language import ir, types
+from windtunnel.language.types import BOOL, U64
 
 _MAX_DEPTH = 60
 """The largest depth of calls."""
@@ -237,6 +238,7 @@ class Calls(Constructors):
             result = self.variable(f"{function.name or 'lambda'}_result", returned)
             frame.result = Reg(result, 0, result.type)
         caller, self.frame = self.frame, frame
+        known = len(self.objects)
         self.stack.append(function.key)
         self.functions.append(function)
         self.called_at.append(line)
@@ -246,6 +248,7 @@ class Calls(Constructors):
         self.functions.pop()
         self.called_at.pop()
         self.frame = caller
+        self._end_life(line, frame, known)
         if frame.by_reference:
             if frame.place is None:
                 raise node.refused(f"'{function.name}' returns no reference")
@@ -254,20 +257,67 @@ class Calls(Constructors):
             return frame.closure
         return None if frame.result is None else self.load(line, frame.result)
 
-    def helper(self, node: Node, name: str, values: Sequence[ir.Expr]) -> None:
-        """Translate a call of a function of our own headers."""
+    def _end_life(self, line: int, frame: Frame, known: int) -> None:
+        """Let the variables of a function that has returned not be set, if a pointer to them is what it returns."""
+        held: frozenset[str] = frozenset()
+        if frame.by_reference:
+            held = frame.place.at.bases if isinstance(frame.place, Mem) else held
+        elif frame.result is not None and isinstance(frame.returns, Pointer):
+            held = self.found.bases.get(frame.result.var.leaves[0], held)
+        for name in list(self.objects)[known:]:
+            made = self.objects[name]
+            if name in held and made.space == "local":
+                self.forget(line, Mem(self.start_of(made), made.type))
+
+    def helper(self, node: Node, name: str, values: Sequence[ir.Expr]) -> Value:
+        """Translate a call of a function of our own headers, and return what it returns."""
         function = next(one for one in node.unit.declarations() if one.kind == "FUNCTION_DECL" and one.name == name)
         line = self.line(node)
         caller, self.frame = self.frame, Frame(name)
         for parameter, value in zip((kid for kid in function.kids if kid.kind == "PARM_DECL"), values, strict=True):
             kind = parameter.type
             self.frame.bound[parameter.key] = Given(Aggregate(kind, {0: self.hold(value)}), 0, kind)
+        returned = _returned(function, node)
+        self.frame.returns = returned
+        if not isinstance(returned, Void):
+            self.frame.result = Reg(self.variable(f"{name}_result", returned), 0, returned)
         self.called_at.append(line)
         self.functions.append(function)
         self.function_body(line, function)
         self.functions.pop()
         self.called_at.pop()
+        result = self.frame.result
         self.frame = caller
+        return None if result is None else self.load(line, result)
+
+    def allocated(self, node: Node) -> Ptr:
+        """Translate ``new``: memory from the heap, and the initial value."""
+        line, kind = self.line(node), node.type
+        assert isinstance(kind, Pointer)  # noqa: S101  as its type says
+        words = [token.spelling for token in node.cursor.get_tokens()]
+        head = words[1 : next((n for n, word in enumerate(words) if n > 1 and word in "([{"), len(words)) + 1]
+        kids = operands(node)
+        if "(" in words[1:2]:
+            raise node.refused("new at a place that is given", "new T, or an assignment")
+        count: ir.Expr | None = build.converted(self.number(kids.pop(0)), U64) if head[-1:] == ["["] else None
+        size: ir.Expr = build.literal(line, kind.pointee.size, U64)
+        made = self.helper(node, "malloc", [size if count is None else build.binary(line, "*", size, count)])
+        assert isinstance(made, Ptr)  # noqa: S101  as the header declares it
+        made = self.hold_pointer(made)
+        place = Mem(made, kind.pointee)
+        for kid in kids:
+            constructor = kid.referred if kid.kind == "CALL_EXPR" else None
+            if constructor is None or constructor.kind != "CONSTRUCTOR":
+                self.store(line, place, self._to(kid, self.value(kid), kid.type, kind.pointee))
+                continue
+            if count is not None:
+                if not is_implicit(constructor):
+                    raise node.refused("new of an array of objects with a constructor", "a loop")
+                continue
+            value = self.call(kid, place)
+            if value is not None and not isinstance(value, Place):
+                self.store(line, place, value)
+        return made
 
     def _too_deep(self, function: Node, within: int) -> bool:
         """Return whether a function that calls itself is not translated once more."""
@@ -324,6 +374,7 @@ class Calls(Constructors):
         self, parameter: Node, argument: Node, function: Node, assigned: frozenset[int]
     ) -> Var | Place | Ptr | Closure:
         kind, line = parameter.type, self.line(argument)
+        self._note_image(parameter, argument)
         if isinstance(kind, Void) and kind.is_opaque:
             return Given(Aggregate(kind, {}), 0, kind)
         if isinstance(kind, Pointer) and kind.reference:
@@ -334,14 +385,24 @@ class Calls(Constructors):
         if isinstance(kind, Record) and kind.is_lambda:
             return self._closure(bare(argument))
         value = self._to(argument, self.value(argument), argument.type, kind)
-        if isinstance(value, ir.Variable) and self.uses.shuffles(function):
-            # Lanes pass what only one of them has set to a shuffle.
-            value = ir.Variable(value.line, value.name, type=value.type, copied=True)
+        if isinstance(value, ir.Expr) and self.uses.shuffles(function):
+            value = copied(value)  # lanes pass what only one of them has set to a shuffle
         if isinstance(kind, Pointer) and isinstance(value, Ptr) and parameter.key not in assigned:
             return self.hold_pointer(value)
         if isinstance(kind, Number) and isinstance(value, ir.Literal) and parameter.key not in assigned:
             return Given(Aggregate(kind, {0: value}), 0, kind)
         return self.bind(parameter, kind, value, line, function)
+
+    def _note_image(self, parameter: Node, argument: Node) -> None:
+        """Note which image a parameter stands for; surfaces and textures are numbers."""
+        kind, image = parameter.type, bare(argument)
+        if not (isinstance(kind, Void) and kind.is_opaque) and kind != Number(types.U64):
+            return
+        while image.kind == "UNEXPOSED_EXPR" and len(image.kids) == 1:
+            image = bare(image.kids[0])
+        self.images.pop(parameter.key, None)
+        if image.kind == "DECL_REF_EXPR" and image.referred is not None:
+            self.images[parameter.key] = self.images.get(image.referred.key, image.referred)
 
     def _closure(self, node: Node) -> Closure:
         while node.kind in ("UNEXPOSED_EXPR", "CALL_EXPR") and len(node.kids) == 1:

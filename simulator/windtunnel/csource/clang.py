@@ -27,6 +27,19 @@ _ACCEPTED = (
     "implicit-function-declaration", "unknown-argument", "extra-tokens",
 )  # fmt: skip
 """What Clang makes errors and the vendors' compilers do not."""
+_ASSEMBLY = re.compile(r"\b(?:asm|__asm__|__asm)\b")
+_REGISTER = re.compile(
+    r"(?<![%\w])%(?=(?:laneid|lanemask_\w\w|n?warpid|n?smid|gridid|clock|clock64|globaltimer|n?tid\.[xyz]|n?ctaid\.[xyz])\b)"
+)
+"""A register of PTX in assembly, whose name nvcc takes with one ``%`` and Clang with two."""
+_MIXED = "scalar operand type has greater rank"
+"""Clang's error if a vector of floats meets a constant such as 0.5, which is a double where there are doubles."""
+_EXTENSIONS = "-cl-ext=+all," + ",".join(
+    f"-{name}"
+    for name in ("cl_amd_media_ops", "cl_amd_media_ops2", "cl_intel_subgroups", "cl_intel_subgroups_short",
+                 "cl_intel_device_side_avc_motion_estimation")
+)  # fmt: skip
+"""Extensions of OpenCL C: those of Khronos, and none of a vendor whose functions are not known."""
 _FIRST_NUMBER = 0x4000
 """The number of the first function or variable of the file; lower ones are those of a kernel's own objects."""
 UNARY = ("", "x++", "x--", "++x", "--x", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
@@ -243,10 +256,16 @@ class Unit:
         named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
         empty = "#pragma once\n" if self.opencl else "#pragma once\nnamespace std {}\n"
         whole = "\n".join([text.rstrip(), *named, ""]) if named else text
+        if not self.opencl and _ASSEMBLY.search(whole):
+            whole = "\n".join(_REGISTER.sub("%%", line) if '"' in line else line for line in whole.split("\n"))
         unsaved = [(file, whole), *((path, empty) for path in missing)]
-        self.clang = cindex.Index.create().parse(
-            file, args=[*self._arguments(defines, include), "-Wall" if warnings else "-w"], unsaved_files=unsaved
-        )
+        arguments = [*self._arguments(defines, include), "-Wall" if warnings else "-w"]
+        self.clang = cindex.Index.create().parse(file, args=arguments, unsaved_files=unsaved)
+        self.single = self.opencl and any(_MIXED in found.spelling for found in self.clang.diagnostics)
+        """Whether constants such as 0.5 are floats, as they are on devices without doubles."""
+        if self.single:
+            arguments.append("-cl-single-precision-constant")
+            self.clang = cindex.Index.create().parse(file, args=arguments, unsaved_files=unsaved)
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {} if origins else {file: self.lines}
         self._pragmas: dict[str, list[tuple[int, bool]]] = {}
@@ -260,6 +279,8 @@ class Unit:
         warnings, if they are kept."""
         self.unknown: list[Unknown] = []
         """Errors in functions of the device, which concern the kernels that call these."""
+        if self.single:
+            self.notes.append(f"{file}: constants without a suffix are floats, because vectors of floats meet them")
         note_missing(self, missing)
         note_warnings(self)
         sort_errors(self, text.rstrip().count("\n") + 1, len(named) - len(instances))
@@ -282,7 +303,7 @@ class Unit:
             prelude = str(PRELUDE / "opencl.h")
             return [
                 "-x", "cl", "-cl-std=CL2.0", "-target", "spir64", "-Xclang", "-fdeclare-opencl-builtins",
-                "-Xclang", "-cl-ext=+all", "-cl-no-stdinc", "-include", prelude, *given, f"-isystem{ABSENT}",
+                "-Xclang", _EXTENSIONS, "-cl-no-stdinc", "-include", prelude, *given, f"-isystem{ABSENT}",
             ]  # fmt: skip
         return [
             "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-std=c++17",

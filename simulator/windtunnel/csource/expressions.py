@@ -87,6 +87,11 @@ class Expressions(Operators):
             return self._address(node, self._this(node))
         if kind == "StmtExpr":
             return self.statement_expression(node)
+        if kind == "CXX_NEW_EXPR":
+            return self.allocated(node)
+        if kind == "CXX_DELETE_EXPR":
+            self.value(operands(node)[0])
+            return None  # memory is not given back
         if kind not in _PLACES:
             raise node.refused(f"the expression {kind.lower()}", "an expression of C")
         place = self.place(node)
@@ -128,6 +133,10 @@ class Expressions(Operators):
     def _named_constant(self, node: Node) -> ir.Expr | None:
         """Return the number that a name stands for: an enumerator, a template's argument, a constant of the file."""
         target = node.referred
+        if target is not None and target.kind == "UNEXPOSED_DECL" and isinstance(node.type, Number):
+            constant = node.evaluated()  # a variable that is a template, such as std::is_same_v
+            if isinstance(constant, (int, float)):
+                return build.literal(self.line(node), constant, node.type.scalar)
         if target is None or (
             target.kind not in ("ENUM_CONSTANT_DECL", "VAR_DECL", "PARM_DECL", "FUNCTION_DECL") and (node.kids)
         ):

@@ -21,6 +21,7 @@ class Facts:
         accessed: For each object, the types of the numbers accessed in it, and whether atomically.
         escaped: The objects of which a pointer is stored in memory.
         read: The members of struct variables that are read, and not only copied with their struct.
+        written: The images that are written.
         of_file: The functions, and the variables of the file, among the objects that pointers may point to.
     """
 
@@ -30,6 +31,7 @@ class Facts:
     escaped: frozenset[str] = frozenset()
     of_file: dict[str, Node] = field(default_factory=dict, compare=False)
     read: set[str] = field(default_factory=set)
+    written: set[int] = field(default_factory=set)
 
     def storage(self, name: str, declared: CType) -> Scalar:
         """Return the type of the elements of an object."""
@@ -42,7 +44,8 @@ class Facts:
             return types.SCALARS[f"u{size}"]
         atomic = [kind for kind, is_atomic in used if is_atomic]
         own = [stored(leaf) for _, leaf in declared.leaves[:1] if stored(leaf) in kinds]
-        ordered = sorted(atomic, key=lambda kind: (kind.kind != "float", kind.name)) or own
+        # Floats are swapped as integers where operations on both meet: a comparison of floats is none of bits.
+        ordered = sorted(atomic, key=lambda kind: (kind.kind == "float", kind.name)) or own
         return ordered[0] if ordered else min(kinds, key=lambda kind: (kind.kind == "float", kind.name))
 
 

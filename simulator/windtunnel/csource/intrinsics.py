@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from windtunnel.csource import build
+from windtunnel.csource.assembly import Assembly
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, Number, Pointer
 from windtunnel.csource.facts import stored
-from windtunnel.csource.mathematics import CONSTANTS, Mathematics, number_type
+from windtunnel.csource.mathematics import CONSTANTS, number_type
 from windtunnel.csource.memory import ASSERTION
-from windtunnel.csource.places import bare, operands, scalar_of_type
-from windtunnel.csource.values import Aggregate, Mem, Place, Ptr, Value
+from windtunnel.csource.places import bare, operands
+from windtunnel.csource.values import Aggregate, Mem, Place, Ptr, Value, copied
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, U32, Scalar
 
@@ -29,21 +29,9 @@ _SHUFFLE = re.compile(r"__shfl(?:_(up|down|xor))?(_sync)?$")
 _FENCES = {
     "__threadfence": "fence.device", "__threadfence_system": "fence.device", "__threadfence_block": "fence.block",
 }  # fmt: skip
-_ASSEMBLY = {
-    "bar.sync 0": "block", "barrier.sync 0": "block", "bar.warp.sync 0xffffffff": "warp", "membar.gl": "fence.device",
-    "membar.sys": "fence.device", "membar.cta": "fence.block", "fence.acq_rel.gpu": "fence.device",
-    "fence.sc.gpu": "fence.device", "fence.acq_rel.cta": "fence.block",
-}  # fmt: skip
-"""Instructions of assembly that are barriers and fences."""
-_REGISTER = re.compile(r"mov\.(?:u32|b32|s32) %0, %%?(laneid|lanemask_(?:eq|lt|le|gt|ge))\b")
-"""Assembly that reads a register which says where a lane is."""
 
 
-_NAMED_BARRIER = re.compile(r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(%?\w+)\s*(?:,\s*(%?\w+))?$")
-"""Assembly that is a barrier of a number: whether threads wait, the number, and how many threads."""
-
-
-class Intrinsics(Mathematics):
+class Intrinsics(Assembly):
     """Translates calls of the device's own functions."""
 
     def intrinsic(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
@@ -52,7 +40,7 @@ class Intrinsics(Mathematics):
             "__syncthreads": self._barrier, "__syncwarp": self._warp_barrier, "__wt_grid_sync": self._grid_barrier,
             "__syncthreads_count": self._counted, "__syncthreads_and": self._counted,
             "__syncthreads_or": self._counted, "printf": self._printf, "__wt_assert_fail": self._assertion,
-            "__wt_active": self._active, "__trap": self._trap, "memcpy": self._memcpy, "memset": self._memset,
+            "__wt_active": self._active, "__trap": self.trap, "memcpy": self._memcpy, "memset": self._memset,
             "memmove": self._memcpy,
             "__wt_copy_async": self._copy_async, "__wt_async_commit": self._commit,
             "__wt_async_wait": self._wait,
@@ -98,66 +86,6 @@ class Intrinsics(Mathematics):
         return None
 
     # Barriers.
-
-    def asm(self, node: Node) -> None:
-        """Translate a statement of assembly: barriers and fences of a whole block, warp or device."""
-        text = ""
-        for token in node.cursor.get_tokens():
-            if token.spelling in (":", "::", ":::"):  # the operands follow
-                break
-            text += token.spelling[1:-1] if token.spelling.startswith('"') else ""
-        line = self.line(node)
-        instructions = [
-            part.strip() for part in text.replace("\\n", " ").replace("\\t", " ").split(";") if part.strip()
-        ]
-        for instruction in instructions:
-            register = _REGISTER.match(instruction)
-            if register is not None and len(operands(node)) == 1:
-                place = self.place(operands(node)[0])
-                made = self._special_register(line, register[1])
-                self.store(line, place, build.converted(made, scalar_of_type(place.type, U32)))
-                continue
-            if instruction == "trap":
-                self._trap(node, ())
-                continue
-            scope = _ASSEMBLY.get(instruction)
-            named = _NAMED_BARRIER.match(instruction)
-            if scope is None and named is not None:
-                self._named_barrier(node, named[2], named[3], waits=named[1] == "sync")
-                continue
-            if scope is None:
-                raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
-            self.emit(ir.Barrier(line, scope))
-
-    def _named_barrier(self, node: Node, number: str, count: str | None, *, waits: bool) -> None:
-        """Translate a barrier of a number, of so many threads; without it, of all threads of the block."""
-        line = self.line(node)
-
-        def given(text: str) -> ir.Expr:
-            if text.startswith("%"):
-                return build.converted(self.number(operands(node)[int(text[1:])]), I32)
-            return build.literal(line, int(text, 0), I32)
-
-        threads: ir.Expr = build.literal(line, 1, I32)
-        for axis in range(3):
-            threads = build.binary(line, "*", threads, ir.Index(line, "block_size", axis, type=I32))
-        values = [given(number), threads if count is None else given(count), build.literal(line, waits, BOOL)]
-        self.helper(node, "__wt_named_barrier", values)
-
-    def _special_register(self, line: int, name: str) -> ir.Expr:
-        """Return the number of a lane, and the lanes below or above it."""
-        lane = build.converted(ir.Warp(line, "lane", [], type=I32), U32)
-        one = build.literal(line, 1, U32)
-        if name == "laneid":
-            return lane
-        own = self.hold(build.binary(line, "<<", one, lane))
-        below = self.hold(build.binary(line, "-", own, one))
-        if name == "lanemask_eq":
-            return own
-        if name in ("lanemask_lt", "lanemask_ge"):
-            return below if name == "lanemask_lt" else build.unary(line, "~", below)
-        up_to = build.binary(line, "|", below, own)
-        return up_to if name == "lanemask_le" else build.unary(line, "~", up_to)
 
     def _barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
         del arguments
@@ -391,10 +319,11 @@ class Intrinsics(Mathematics):
 
     def _shuffle(self, node: Node, how: str, arguments: Sequence[Node], *, masked: bool) -> Value:
         line = self.line(node)
-        mask: ir.Expr = build.literal(line, 0xFFFFFFFF, U32)
         if masked:
             mask, arguments = self.hold(self._mask(arguments[0])), arguments[1:]
-        value = _unset(self.hold(_unset(self.number(arguments[0]))))
+        else:  # the function of older devices, of the lanes that are there
+            mask = self._exchange(line, "active", [], U32)
+        value = copied(self.hold(copied(self.number(arguments[0]))))
         lane = self.hold(build.converted(self.number(arguments[1]), I32))
         width = build.converted(self.number(arguments[2]), I32) if len(arguments) > 2 else build.literal(line, 32, I32)
         assert value.type is not None  # noqa: S101  all expressions here have types
@@ -460,19 +389,6 @@ class Intrinsics(Mathematics):
         line = self.line(node)
         self.emit(ir.Require(line, build.literal(line, False, BOOL), ASSERTION, f"the assertion '{text}' fails"))
         return None
-
-    def _trap(self, node: Node, arguments: Sequence[Node]) -> Value:
-        del arguments
-        line = self.line(node)
-        self.emit(ir.Require(line, build.literal(line, False, BOOL), ASSERTION, "the trap is reached"))
-        return None
-
-
-def _unset(e: ir.Expr) -> ir.Expr:
-    """Return a number that a lane may pass to a shuffle without having set it."""
-    if isinstance(e, ir.Variable):
-        return ir.Variable(e.line, e.name, type=e.type, copied=True)
-    return replace(e, operand=_unset(e.operand)) if isinstance(e, ir.Convert) else e
 
 
 def _text(node: Node) -> str | None:

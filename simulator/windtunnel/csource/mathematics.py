@@ -147,8 +147,6 @@ class Mathematics(Statements):
             row = [build.converted(one, kind) for one in row]
             if mode == "rn":
                 return self._operation(line, op, row, kind)
-            if kind == F64:
-                raise node.refused(f"'{name}': doubles are rounded to nearest only", name[:-2] + "rn")
             wide = self._operation(line, op, [build.converted(one, F64) for one in row], F64)
             return ir.Call(line, f"round.f32_{mode}", [wide], type=F32)
         found = re.match(r"__(\w+)2(\w+)_(rn|rz|ru|rd)$", name)

@@ -31,7 +31,7 @@ from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
-DIVERGENCE = "BarrierDivergence"
+DIVERGENCE, DIVISION = "BarrierDivergence", "DivisionByZero"
 NOT_FOLLOWED = "InputError"  # no finding: what would be needed is not translated
 
 

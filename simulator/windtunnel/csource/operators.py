@@ -19,6 +19,7 @@ from windtunnel.csource.ctype import (
     common,
     promoted,
 )
+from windtunnel.csource.memory import DIVISION
 from windtunnel.csource.places import (
     bare,
     negative,
@@ -138,10 +139,23 @@ class Operators(Atomics):
             if right is not None:
                 first = right.left if op == "+" else build.unary(line, "-", right.left)
                 return ir.Call(line, "fma", [first, right.right, a], type=kind)
+        if op in ("/", "%") and build.is_integer(kind):
+            b = self._divisor(line, b)
         made = build.binary(line, op, a, b)
         if op == "*" and isinstance(made, ir.Binary):
             self.products[id(made)] = made
         return made
+
+    def _divisor(self, line: int, e: ir.Expr) -> ir.Expr:
+        """Emit the check that a divisor is not zero, if that is not certain; return the divisor."""
+        assert e.type is not None  # noqa: S101  all expressions here have types
+        if build.is_positive(e):
+            return e
+        if any(isinstance(one, (ir.Load, ir.Call, ir.Select, ir.Logic)) for one in ir.inside(e)):
+            e = self.hold(e, "divisor")
+        condition = build.binary(line, "!=", e, build.literal(line, 0, e.type or I32))
+        self.emit(ir.Require(line, condition, DIVISION, "an integer is divided by zero"))
+        return e
 
     # Long: one case for each operator of pointers.
     def _pointers(self, node: Node, op: str, left: Node, right: Node, a: Value, b: Value) -> Value:

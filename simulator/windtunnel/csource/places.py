@@ -14,7 +14,7 @@ from windtunnel.csource.ctype import (
     Vector,
     Void,
 )
-from windtunnel.csource.memory import Memory
+from windtunnel.csource.memory import OUT_OF_BOUNDS, Memory
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -31,7 +31,7 @@ from windtunnel.csource.values import (
     Var,
 )
 from windtunnel.language import ir
-from windtunnel.language.types import BOOL, I32, I64, Scalar
+from windtunnel.language.types import BOOL, I32, I64, U32, U64, Scalar
 
 CASTS = (
     "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR",
@@ -81,6 +81,10 @@ class Places(Memory):
 
     def statement_expression(self, node: Node) -> Value:
         """Translate ``({ ...; x; })``."""
+        raise NotImplementedError
+
+    def allocated(self, node: Node) -> Ptr:
+        """Translate ``new``."""
         raise NotImplementedError
 
     def value(self, node: Node) -> Value:
@@ -316,7 +320,29 @@ class Places(Memory):
                 return self._chosen(node, whole, base.type, self.hold(found))
             return self.part(whole, int(found.value) * base.type.element.size, base.type.element)
         at = self.pointer(base)
-        return Mem(at.moved(self.number(index), max(node.type.size, 1)), node.type)
+        found = self._within_member(node, base, self.number(index))
+        return Mem(at.moved(found, max(node.type.size, 1)), node.type)
+
+    def _within_member(self, node: Node, base: Node, index: ir.Expr) -> ir.Expr:
+        """Emit the check that an index is within an array that is a member of a struct; return the index.
+
+        What is beyond is other members of the same object. An array of one element may stand for more of them.
+        """
+        inner = bare(base)
+        while inner.kind == "UNEXPOSED_EXPR" and len(inner.kids) == 1:
+            inner = bare(inner.kids[0])
+        kind = inner.type
+        if inner.kind != "MEMBER_REF_EXPR" or not isinstance(kind, Array) or (kind.count or 0) < 2:
+            return index
+        assert index.type is not None and kind.count is not None  # noqa: S101  it is a number, and has a size
+        if isinstance(index, ir.Literal) and 0 <= index.value < kind.count:
+            return index
+        line, index = self.line(node), self.hold(index, "index")
+        wide = U32 if index.type == I32 else U64
+        inside = build.binary(line, "<", build.converted(index, wide), build.literal(line, kind.count, wide))
+        message = f"an index is out of bounds for the member '{inner.name}' of {kind.count} elements"
+        self.emit(ir.Require(line, inside, OUT_OF_BOUNDS, message))
+        return index
 
     def _chosen(self, node: Node, whole: Place, kind: Vector, index: ir.Expr) -> Place:
         """Return the element of a vector that is no variable, by a number that is known while the kernel runs."""

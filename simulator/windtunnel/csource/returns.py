@@ -76,3 +76,14 @@ def _statements(node: Node) -> list[Node]:
 def has_goto(node: Node) -> bool:
     """Return whether a statement has a ``goto`` in it."""
     return any(one.kind == "GOTO_STMT" for one in node.walk())
+
+
+def has_destructor(node: Node) -> bool:
+    """Return whether a variable is an object of a class whose destructor does something."""
+    declared = node.cursor.type.get_declaration()
+    found = [one for one in declared.get_children() if one.kind.name == "DESTRUCTOR"] if declared is not None else []
+    definitions = [one.get_definition() for one in found]
+    bodies = [
+        kid for one in definitions if one is not None for kid in one.get_children() if kid.kind.name == "COMPOUND_STMT"
+    ]
+    return any(next(iter(body.get_children()), None) is not None for body in bodies)

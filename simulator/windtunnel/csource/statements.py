@@ -10,7 +10,7 @@ from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Void
 from windtunnel.csource.labels import label_among, leaves_a_loop, target
 from windtunnel.csource.places import bare, operands
-from windtunnel.csource.returns import ends, has_return, sides
+from windtunnel.csource.returns import ends, has_destructor, has_return, sides
 from windtunnel.csource.switches import breaks, jumps_out, sections_of
 from windtunnel.csource.uses import pointed
 from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Value, Var
@@ -168,6 +168,9 @@ class Statements(Calls):
     # Long: one case for each kind of declaration.
     def declaration(self, node: Node) -> None:
         """Translate a declaration within a function."""
+        if node.kind == "UNEXPOSED_DECL" and node.name.startswith("["):
+            self._structured(node)
+            return
         if node.kind != "VAR_DECL":
             if node.kind in ("TYPEDEF_DECL", "STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "ENUM_DECL", "TYPE_ALIAS_DECL",
                              "USING_DECLARATION", "USING_DIRECTIVE", "NAMESPACE_ALIAS", "STATIC_ASSERT",
@@ -203,11 +206,36 @@ class Statements(Calls):
             raise node.refused(f"the array '{node.name}' of a size that is not known when it is compiled")
         if isinstance(kind, Void) and kind.name not in ("event_t",):
             raise node.refused(f"the variable '{node.name}' of type {kind.name}")
+        if isinstance(kind, Record) and has_destructor(node):
+            raise node.refused(f"the variable '{node.name}' of a class with a destructor")
         made = self.new_place(node, kind, line, function)
         place: Place = Reg(made, 0, kind) if isinstance(made, Var) else made
+        if (initial is None or isinstance(kind, Record)) and any(loop.kind == "loop" for loop in self.loops):
+            self.forget(line, place)  # what it held in the iteration before
         if initial is not None:
             self._initial(node, initial, place, kind)
         self.frame.bound[node.key] = made
+
+    def _structured(self, node: Node) -> None:
+        """Translate ``auto [a, b] = x``: names of the members of a copy, or of the object itself."""
+        line, kind = self.line(node), node.type
+        names, initial = [kid for kid in node.kids if kid.kind == "UNEXPOSED_DECL"], node.kids[-1]
+        if isinstance(kind, Pointer) and kind.reference:
+            whole = self.fixed(self.place(initial))
+        else:
+            made = self.bind(
+                node, kind, self._to(initial, self.value(initial), initial.type, kind), line, self.function
+            )
+            whole = Reg(made, 0, kind) if isinstance(made, Var) else made
+        within = whole.type
+        if isinstance(within, Array):
+            parts = [self.part(whole, n * within.element.size, within.element) for n in range(len(names))]
+        elif isinstance(within, Record) and len(within.fields) == len(names):
+            parts = [self.part(whole, one.offset, one.type) for one in within.fields]
+        else:
+            raise node.refused("names of the parts of this type", "a struct or an array")
+        for name, part in zip(names, parts, strict=True):
+            self.frame.bound[name.key] = part
 
     @property
     def function(self) -> Node:

@@ -81,8 +81,6 @@ class Translator(OpenCL):
         super().__init__(unit, facts)
         self.kernel, self.sizes, self.nulls, self.steps = kernel, sizes, nulls, steps or {}
         self.functions = [kernel]
-        self.hidden: list[str] = []
-        """The objects of the file, which are passed as further arguments."""
 
     def space_of(self, node: Node) -> str | None:
         """Return the memory that a variable is declared in: shared, global; None for a thread's own."""
@@ -198,6 +196,7 @@ class Translator(OpenCL):
             node.name, self.unit.file, self.line(node), "", ordered, [*declared.values(), *self.body], (),
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
             temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
+            block=required_block(node), awaits_copies=self.unit.opencl,
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
@@ -347,6 +346,24 @@ def constants(node: Node, kind: CType, translator: Translator) -> list[tuple[int
     return [(at, part.value, leaves[at]) for at, part in value.parts.items() if isinstance(part, ir.Literal)]
 
 
+def required_block(node: Node) -> tuple[int, ...] | None:
+    """Return the size of a work-group that a kernel in OpenCL C requires; None if it requires none."""
+    for kid in node.kids:
+        words = [token.spelling for token in kid.cursor.get_tokens()] if kid.kind == "UNEXPOSED_ATTR" else []
+        if words[:2] == ["reqd_work_group_size", "("] or words[:2] == ["__reqd_work_group_size__", "("]:
+            sizes = [_number_of(node, word) for word in words[2:7:2]]
+            return None if None in sizes else tuple(size for size in sizes if size is not None)
+    return None
+
+
+def _number_of(node: Node, word: str) -> int | None:
+    """Return the number that a word of the source is, or that a macro of the file gives it; None for another word."""
+    defined = re.compile(rf"\s*#\s*define\s+{re.escape(word)}\s+(\d+)\s*$")
+    found = (match for line in node.unit.lines if (match := defined.match(line)) is not None)
+    text = word if word.isdigit() else next((match[1] for match in found), "")
+    return int(text) if text else None
+
+
 def translated(translator: Translator) -> CProgram:
     """Translate a kernel. What the translator does not expect is an error at the statement that it stands in."""
     try:
@@ -373,7 +390,7 @@ def joined(old: Facts, new: Facts) -> Facts:
     accessed = {n: new.accessed.get(n, set()) | old.accessed.get(n, set()) for n in {*new.accessed, *old.accessed}}
     return Facts(
         {**old.bases, **bases}, {**old.units, **new.units}, accessed, new.escaped | old.escaped,
-        {**old.of_file, **new.of_file}, old.read | new.read,
+        {**old.of_file, **new.of_file}, old.read | new.read, old.written | new.written,
     )  # fmt: skip
 
 

@@ -6,6 +6,11 @@ from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, Pointer, Vector
 from windtunnel.csource.places import bare, operands
 
+_TAKES_THIS = (
+    "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CALL_EXPR", "BINARY_OPERATOR", "RETURN_STMT", "VAR_DECL",
+)  # fmt: skip
+"""Nodes in which ``this`` is a pointer that is passed on."""
+
 
 class Uses:
     """What functions do with their variables, each function read once."""
@@ -20,9 +25,33 @@ class Uses:
         """Return the variables of a function whose address is taken, or of which an element is asked by number."""
         found = self._in_memory.get(function.key)
         if found is None:
+            self._in_memory[function.key] = frozenset()  # for a function that calls itself
             taken = {key for one in function.walk() if (key := _addressed(one)) is not None}
+            for one in function.walk():
+                taken |= self._addressed_by_call(one) if one.kind == "CALL_EXPR" else set()
             found = self._in_memory[function.key] = frozenset(taken)
         return found
+
+    def _addressed_by_call(self, node: Node) -> set[int]:
+        """Return the variables that a call passes by reference to a function that takes their address."""
+        declared = node.referred
+        definition = None if declared is None else declared.definition
+        if definition is None:
+            return set()
+        stated = [kid for kid in definition.kids if kid.kind == "PARM_DECL"]
+        given = [Node(node.unit, one) for one in node.cursor.get_arguments()]
+        if definition.kind == "CXX_METHOD" and any(_addresses_this(one) for one in definition.walk()):
+            callee = bare(node.kids[0])
+            whole = given[0] if len(given) > len(stated) else next(iter(operands(callee)), None)
+            root = None if whole is None else _root(whole)
+            return set() if root is None else {root.key}
+        if not any(isinstance(kid.type, Pointer) and kid.type.reference for kid in stated):
+            return set()
+        within = self.in_memory(definition)
+        # The first argument of an operator that is a method is its object.
+        pairs = zip(stated, given[len(given) - len(stated) :] if len(given) > len(stated) else given, strict=False)
+        roots = [_root(argument) for parameter, argument in pairs if parameter.key in within]
+        return {root.key for root in roots if root is not None}
 
     def assigned(self, function: Node) -> frozenset[int]:
         """Return the variables that a function assigns to after their declaration, or whose address it takes."""
@@ -49,7 +78,7 @@ class Uses:
         found = self._shuffles.get(function.key)
         if found is None:
             found = self._shuffles[function.key] = any(
-                one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in function.walk()
+                one.kind == "CALL_EXPR" and "shfl" in one.name for one in function.walk()
             )
         return found
 
@@ -106,6 +135,18 @@ def _addressed(node: Node) -> int | None:
             found = _root(first)
             return None if found is None else found.key
     return None
+
+
+def _addresses_this(node: Node) -> bool:
+    """Return whether a node takes the address of the object that a method is called for, or of a member of it."""
+    if node.kind in _TAKES_THIS:
+        return any(bare(kid).kind == "CXX_THIS_EXPR" for kid in operands(node))
+    if node.kind != "UNARY_OPERATOR" or node.unary != "&":
+        return False
+    node = bare(operands(node)[0])
+    while node.kind == "MEMBER_REF_EXPR" and operands(node):
+        node = bare(operands(node)[0])
+    return node.kind in ("MEMBER_REF_EXPR", "CXX_THIS_EXPR")
 
 
 def _changed(node: Node) -> int | None:

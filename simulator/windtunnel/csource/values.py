@@ -183,6 +183,13 @@ class Obj:
     """The name of a variable of the file, by which programs know it."""
 
 
+def copied(e: ir.Expr) -> ir.Expr:
+    """Return a variable's number as it is copied: it need not be set, as what a lane passes to a shuffle."""
+    if isinstance(e, ir.Variable):
+        return ir.Variable(e.line, e.name, type=e.type, copied=True)
+    return replace(e, operand=copied(e.operand)) if isinstance(e, ir.Convert) else e
+
+
 def require_set(value: Aggregate) -> None:
     """Let all parts of a struct be checked: what was never set must not get into the grid's memory."""
     if isinstance(value.type, Vector):

@@ -11,7 +11,7 @@ from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import CType, Number, Pointer, Record, Void, member_name
 from windtunnel.csource.facts import Facts
 from windtunnel.csource.includes import PRELUDE
-from windtunnel.csource.values import NULL, Aggregate, Frame, Mem, Obj, Place, Ptr, Swizzle, Value, Var
+from windtunnel.csource.values import NULL, Aggregate, Frame, Mem, Obj, Place, Ptr, Reg, Swizzle, Value, Var
 from windtunnel.language import ir, types
 from windtunnel.language.types import I32, I64, Scalar
 
@@ -34,6 +34,10 @@ class Variables:
         self.names: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.statics: dict[int, Obj] = {}
+        self.hidden: list[str] = []
+        """The objects of the file, which are passed as further arguments."""
+        self.images: dict[int, Node] = {}
+        """What the parameters of inlined functions that are images stand for."""
         self.temporaries: set[str] = set()
         """The variables that hold values of expressions."""
         self.called_at: list[int] = []
@@ -132,6 +136,16 @@ class Variables:
             if isinstance(leaf, Number):
                 self.variables[own] = leaf.scalar
         return made
+
+    def forget(self, line: int, place: Place) -> None:
+        """Emit that a variable is not set."""
+        if isinstance(place, Mem):
+            (name,) = place.at.bases
+            self.emit(ir.Forget(line, name))
+            return
+        for offset, leaf in place.type.leaves:
+            if isinstance(leaf, Number) and isinstance(place, Reg):
+                self.emit(ir.Forget(line, place.var.leaves[offset]))
 
     def new_object(
         self, name: str, space: str, size: int | None, kind: CType, line: int, declaration: int | None = None

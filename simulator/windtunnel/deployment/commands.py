@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from windtunnel.core.device import Device
 from windtunnel.core.results.deployment import Deployment, EngineCommand, Unexpressed
 from windtunnel.deployment.arguments import Arguments
-from windtunnel.deployment.replicas import Replicas, served_replicas
+from windtunnel.deployment.replicas import PLACEHOLDER, Replicas, served_replicas
 from windtunnel.deployment.sglang import sglang
 from windtunnel.deployment.trtllm import trtllm
 from windtunnel.deployment.vllm import vllm
@@ -28,6 +29,10 @@ RESOURCES = {
 }
 """The names of devices in Kubernetes by vendor: https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus, and
 https://cloud.google.com/kubernetes-engine/docs/concepts/tpus."""
+_TPU_SLICES = {"tpu-v5e": "tpu-v5-lite-podslice", "tpu-v6e": "tpu-v6e-slice"}
+_TPU_TOPOLOGIES = {1: "1x1", 4: "2x2", 8: "2x4"}
+"""The slices on one host that a pod can have whole, and their topologies by chips:
+https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus."""
 
 
 def deployment(run: PreparedRun, counts: Mapping[int, int] | None = None) -> Deployment | None:
@@ -45,14 +50,17 @@ def deployment(run: PreparedRun, counts: Mapping[int, int] | None = None) -> Dep
 
 
 def _names(names: Sequence[str]) -> list[str]:
-    """Return the names as labels of DNS, which are those of files and of objects in Kubernetes, each once."""
+    """Return the names as labels of DNS, which are those of files and of objects in Kubernetes, each once.
+
+    None is that of a file for all entries.
+    """
     found: list[str] = []
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50].rstrip("-") or "entry"
         plain = plain if plain[0].isalpha() else f"entry-{plain}"
         number = 2
         unique = plain
-        while unique in found:
+        while unique in (*found, "kubernetes", "disaggregated"):
             unique, number = f"{plain}-{number}", number + 1
         found.append(unique)
     return found
@@ -67,14 +75,8 @@ def _command(run: PreparedRun, replicas: Replicas, name: str) -> EngineCommand:
             arguments.note(key, f"{arguments.known.title} has no argument for it")
     device = replicas.fleet_class.device
     vendor = device.spec.vendor
-    if vendor != "NVIDIA" and device.kind.name != "cpu":
-        arguments.note(
-            "device", f"{device.spec.name}: the image is that for NVIDIA; use the engine's image for {vendor}"
-        )
-    if device.kind.name == "cpu":
-        arguments.note(
-            "device", f"{device.spec.name}: the image is that for GPUs; use the engine's image for processors"
-        )
+    image = _image(arguments, device)
+    selector = _tpu_nodes(arguments, replicas) if device.kind.name == "tpu" else {}
     if replicas.nodes > 1 and arguments.worker_flags is None:
         text = f"a replica takes {replicas.nodes} nodes; start the command on each with the engine's multi-node options"
         arguments.note("group", text)
@@ -92,7 +94,8 @@ def _command(run: PreparedRun, replicas: Replicas, name: str) -> EngineCommand:
         devices_per_replica=replicas.group.devices,
         nodes_per_replica=replicas.nodes,
         resource=None if device.kind.name == "cpu" else RESOURCES.get(vendor, f"REPLACE-ME.example/{device.kind.name}"),
-        image=arguments.known.image,
+        image=image,
+        node_selector=selector or None,
         port=arguments.known.port,
         program=program,
         arguments=arguments.flags,
@@ -102,6 +105,28 @@ def _command(run: PreparedRun, replicas: Replicas, name: str) -> EngineCommand:
         unexpressed=arguments.unexpressed,
         worker_arguments=arguments.worker_flags,
     )
+
+
+def _image(arguments: Arguments, device: Device) -> str:
+    """Return the container image of an engine for a device; a placeholder with a note where none is documented."""
+    of_maker = arguments.known.images.get(device.spec.vendor)
+    image = None if of_maker is None or device.kind.name == "cpu" else of_maker.on(device.spec)
+    if image is not None:
+        return image
+    text = f"{device.spec.name}: no image of {arguments.known.title} for it is documented; supply one, if there is any"
+    arguments.note("device", text)
+    return f"{PLACEHOLDER}/{arguments.known.engine}"
+
+
+def _tpu_nodes(arguments: Arguments, replicas: Replicas) -> dict[str, str]:
+    """Return the labels of the nodes for a replica on TPUs, which Google's Kubernetes requires of each pod."""
+    device, chips = replicas.fleet_class.device, replicas.group.devices // replicas.nodes
+    slice_ = _TPU_SLICES.get(device.spec.base or device.spec.sku)
+    topology = _TPU_TOPOLOGIES.get(chips) if replicas.nodes == 1 else None
+    if slice_ is None or topology is None:
+        arguments.note("device", f"{device.spec.name}, {chips} in a pod: set the node selector of their slice")
+        return {}
+    return {"cloud.google.com/gke-tpu-accelerator": slice_, "cloud.google.com/gke-tpu-topology": topology}
 
 
 def _outside(run: PreparedRun, found: Sequence[Replicas]) -> Iterator[Unexpressed]:

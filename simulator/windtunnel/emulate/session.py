@@ -9,6 +9,7 @@ from typing import Any
 
 from windtunnel.core.errors import Finding
 from windtunnel.emulate import child_findings
+from windtunnel.emulate.common.api_errors import error_kind
 from windtunnel.library.devices import open_device
 from windtunnel.runtime.accelerator import Accelerator
 
@@ -51,6 +52,7 @@ class Session:
             opened = self._opened[index] = open_device(self.device, **self.options)
             context: Any = opened.context
             context.on_finding = child_findings.note
+            opened.error_kind = context.error_kind = error_kind
             self._process = os.getpid()
         return opened
 

@@ -12,7 +12,7 @@ from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.units import parse_quantity
 from windtunnel.core.yamlfile import Document, dump, dump_line, format_path, parse
 from windtunnel.explorer.controls import LENGTHS, Value
-from windtunnel.scenario.changes import NodePath, copied, parse_path, put_value
+from windtunnel.scenario.changes import NodePath, copied, differences, parse_path, put_value
 from windtunnel.scenario.program import Generate, flattened
 from windtunnel.scenario.read import check_scenario
 
@@ -233,22 +233,6 @@ def effective(document: Document, changes: Changes) -> dict[str, Value]:
     return values
 
 
-def settings(original: Document, varied: Document) -> list[str]:
-    """Return the differences as the ``PATH=VALUE`` of ``--set``, which give the same scenario."""
-    return list(_settings(original.data, varied.data, ()))
-
-
-def _settings(before: Any, after: Any, path: NodePath) -> list[str]:
-    if before == after and type(before) is type(after):
-        return []
-    if isinstance(before, dict) and isinstance(after, dict) and set(before) <= set(after):
-        return [text for key in after for text in _settings(before.get(key), after[key], (*path, key))]
-    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        pairs = enumerate(zip(before, after, strict=True))
-        return [text for number, (b, a) in pairs for text in _settings(b, a, (*path, number))]
-    return [f"{format_path(path)}={dump_line(after)}"]
-
-
 def write(original: Document, changes: Changes) -> Path:
     """Write a design as a new scenario beside the original one, and return its path. No file is overwritten.
 
@@ -259,7 +243,7 @@ def write(original: Document, changes: Changes) -> Path:
     check_scenario(replace(varied, file=original.file))
     source = Path(original.file)
     head = [f"# {source.name}, as `windtunnel explore` varied it:"]
-    head += [f"#   {text}" for text in settings(original, varied)] or ["#   nothing was changed"]
+    head += [f"#   {text}" for text in differences(original, varied)] or ["#   nothing was changed"]
     text = "\n".join(head) + "\n" + dump(varied.data)
     for path in _free_names(source):
         try:

@@ -52,6 +52,7 @@ class Lane:
         self._process: Any = None
         self._pipe: Connection | None = None
         self._reply: asyncio.Future[tuple[str, Any]] | None = None
+        self._ready = self._unwanted = False
 
     async def call(self, method: str, *arguments: object) -> Any:
         """Return what a method of `Looker` returns. If the caller is cancelled, the worker gives up the call.
@@ -65,8 +66,9 @@ class Lane:
                 if self._reply is not None and not self._reply.done():
                     await asyncio.wait({self._reply})  # of a call that was given up
                 pipe = self._started()
+                self._unwanted = False
                 pipe.send((method, arguments))
-                self._reply = asyncio.get_running_loop().run_in_executor(self._thread, pipe.recv)
+                self._reply = asyncio.get_running_loop().run_in_executor(self._thread, self._receive, pipe)
                 self._reply.add_done_callback(lambda reply: reply.cancelled() or reply.exception())
                 kind, value = await asyncio.shield(self._reply)
             except asyncio.CancelledError:
@@ -85,7 +87,20 @@ class Lane:
         """Tell the worker that nobody waits for its answer any more; it then answers at once."""
         working = self._reply is not None and not self._reply.done()
         if working and method not in _KEPT and self._process is not None and hasattr(signal, "SIGUSR1"):
-            os.kill(self._process.pid, signal.SIGUSR1)
+            self._unwanted = True
+            if self._ready:
+                os.kill(self._process.pid, signal.SIGUSR1)
+
+    def _receive(self, pipe: Connection) -> tuple[str, Any]:
+        """Return the answer of the worker. The signal would end one that has not said yet that it handles it."""
+        process = self._process
+        if not self._ready:
+            pipe.recv()
+            self._ready = True
+            while self._unwanted and not pipe.poll(_AGAIN_S):
+                os.kill(process.pid, signal.SIGUSR1)
+        answer: tuple[str, Any] = pipe.recv()
+        return answer
 
     def _started(self) -> Connection:
         if self._pipe is None:
@@ -107,6 +122,7 @@ class Lane:
         if self._pipe is not None:
             self._pipe.close()
             self._pipe = None
+        self._ready = False
 
 
 @dataclass
@@ -137,6 +153,7 @@ def _serve(pipe: Connection, document: Document, catalogue: Catalogue, niceness:
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, work.give_up)
         signal.signal(signal.SIGALRM, work.give_up)
+    pipe.send("ready")
     looker = Looker(document, catalogue)
     with contextlib.suppress(EOFError, OSError):
         while True:

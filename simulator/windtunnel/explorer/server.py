@@ -25,6 +25,7 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.core.yamlfile import Document
 from windtunnel.explorer import design
 from windtunnel.explorer.session import Session, Workshop
+from windtunnel.scenario.changes import differences
 
 HOST = "127.0.0.1"
 LARGEST = 64 * 1024
@@ -47,7 +48,7 @@ class Shared:
         """Return a design as ``PATH=VALUE`` changes to the scenario, and values of controls that follow from others."""
         varied = design.design(self.original, changes)
         return {
-            "settings": design.settings(self.original, varied),
+            "settings": differences(self.original, varied),
             "values": design.effective(varied, changes),
         }
 

@@ -101,6 +101,8 @@ class _Analysis:
                 return None
             case ir.Return():
                 return None
+            case ir.Forget():
+                return state - {statement.name}
             case _:
                 return state
 
@@ -156,6 +158,9 @@ def _flagged(body: Sequence[ir.Stmt], flags: dict[str, str]) -> list[ir.Stmt]:
             statement.body, statement.orelse = _flagged(statement.body, flags), _flagged(statement.orelse, flags)
         elif isinstance(statement, (ir.While, ir.For)):
             statement.body = _flagged(statement.body, flags)
+        if isinstance(statement, ir.Forget) and statement.name in flags:
+            unset = ir.Literal(statement.line, False, type=BOOL)
+            flagged.append(ir.Assign(statement.line, flags[statement.name], unset))
         if isinstance(statement, (ir.Assign, ir.For)) and statement.name in flags:
             value: ir.Expr = ir.Literal(statement.line, True, type=BOOL)
             source = _copied(statement) if isinstance(statement, ir.Assign) else None

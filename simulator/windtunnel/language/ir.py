@@ -212,6 +212,13 @@ class ExpressionStatement(Stmt):
 
 
 @dataclass(eq=False)
+class Forget(Stmt):
+    """A variable or an array of the thread begins or ends its life here: what it holds is not set."""
+
+    name: str
+
+
+@dataclass(eq=False)
 class Print(Stmt):
     """A line that each thread prints, in C's format. ``texts`` has the strings of its arguments; None for a number."""
 
@@ -377,6 +384,10 @@ class Program:
     """The names in the source of variables that have others in the tree."""
     warp: int | None = None
     """The threads of a warp that the source is written for; None if it asks for their number."""
+    block: tuple[int, ...] | None = None
+    """The threads of a block along x, y and z that the source requires; None if it requires none."""
+    awaits_copies: bool = False
+    """Whether asynchronous copies must have ended when the kernel ends."""
 
     @property
     def _sources(self) -> list[tuple[int, Sequence[str]]]:

@@ -127,10 +127,12 @@ def expand(program: ir.Program, form: StencilForm) -> None:
 
 
 def launch_mismatch(program: ir.Program, grid: Sequence[int], block: Sequence[int], given: Sequence[Any]) -> str | None:
-    """Return the problem of an inferred stencil's launch in words; None if there is none.
+    """Return the problem of a launch in words, of a stencil or a source that requires a block; None for none.
 
     ``grid`` and ``block`` are along x, y and z; ``given`` are the arguments in the order of the parameters.
     """
+    if program.block is not None and tuple(block) != program.block:
+        return f"a block of {_product(block)} threads along x, y and z; the source requires {_product(program.block)}"
     if program.form is None:
         return None
     named = zip(program.parameters, given, strict=True)

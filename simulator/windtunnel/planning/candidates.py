@@ -10,7 +10,13 @@ from functools import cached_property
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.results.plan import OBJECTIVES, ConfiguredEntry, Meets, PlannedFleet, StoppedFleet, amount
+from windtunnel.core.results.objective import OBJECTIVES, amount
+from windtunnel.core.results.plan import (
+    ConfiguredEntry,
+    Meets,
+    PlannedFleet,
+    StoppedFleet,
+)
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated

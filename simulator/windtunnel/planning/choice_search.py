@@ -13,7 +13,12 @@ from functools import partial
 import numpy as np
 
 from windtunnel.core.errors import InputError, list_choices, nearest
-from windtunnel.core.results.plan import OBJECTIVES, CandidateEntry, LowerBound, ModelInputs
+from windtunnel.core.results.objective import OBJECTIVES
+from windtunnel.core.results.plan import (
+    CandidateEntry,
+    LowerBound,
+    ModelInputs,
+)
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.demand import minimum_demand
@@ -203,7 +208,8 @@ class ChoiceSearch:
         """Return ``scenario`` with as many devices of each entry as one job occupies, prepared for a run."""
         largest = max(w.gang or 1 for w in scenario.workload)
         ones = variant(scenario, Case((largest,) * self.entries))
-        return prepare(ones, self.devices, policy_of(scenario), preference)
+        copies = self.workers.copies
+        return prepare(ones, self.devices, policy_of(scenario), preference, processes=copies, accuracies=False)
 
     def _max_counts(self, bounds: Replicated) -> Counts:
         """Return the largest count of each entry: the stated one, that of its rule, or four times the need."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.yamlfile import Document, format_path
 from windtunnel.planning.simulate import entry_name
-from windtunnel.scenario.changes import NodePath, copied, parse_path, put_value
+from windtunnel.scenario.changes import NodePath, copied, differences, parse_path, put_value
 from windtunnel.scenario.read import check_scenario
 from windtunnel.scenario.scenario import Scenario
 
@@ -158,6 +158,26 @@ class Choices:
         """Return a choice without one of its alternatives."""
         shared, entries = choice.assignment
         return self.build(shared, [entry for i, entry in enumerate(entries) if i != number])
+
+
+def recommended_changes(scenario: Scenario, choice: Choice, counts: Sequence[int]) -> list[str]:
+    """Return the changes (``PATH=VALUE``) with which ``run`` simulates a fleet of a choice, in groups by entry."""
+    document, entries = copied(choice.scenario.document), choice.scenario.fleet
+    rules, stated = document.data.get("autoscale") or [], document.data["fleet"]
+    scaled = {i: rule for rule in rules for i in choice.scenario.entries_named(str(rule["entry"]))}
+    fleet = []
+    for i, (entry, n) in enumerate(zip(entries, counts, strict=True)):
+        count = n * entry.group_size
+        if count and i in scaled:
+            rule = next(r for r in choice.scenario.autoscale if i in choice.scenario.entries_named(r.entry))
+            scaled[i].update(min=min(rule.min, count), max=count)
+            count = min(max(entry.count, rule.min), count)
+        if count:
+            fleet.append({**stated[i], "count": count})
+    document.data["fleet"] = fleet
+    if rules:
+        document.data["autoscale"] = [rule for rule in rules if any(rule is scaled[i] and counts[i] for i in scaled)]
+    return differences(scenario.document, document)
 
 
 def _check_path(path: NodePath, text: str, entries: int, where: Location) -> None:

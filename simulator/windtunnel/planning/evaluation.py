@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windtunnel.core.results.plan import JudgedTarget, Meets
+from windtunnel.core.results.plan import JudgedTarget, Meets, ModelInterval
 from windtunnel.core.units import format_quantity, format_share, parse_unit
 from windtunnel.planning.bounds import Counts
 
@@ -50,6 +50,8 @@ class Evaluation:
     """Why the fleet fails without the spare devices, if it does."""
     choice: int = 0
     """The number of the plan's choice to which the fleet belongs."""
+    model_intervals: Sequence[ModelInterval] = ()
+    """The intervals of its targets for the error of the models, where they were asked for."""
     stopped_after: int | None = None
     """The arrivals after which its run was ended, because it misses a target whatever follows. Values of its targets
     are then lower bounds, and of its other values only the cost is known."""

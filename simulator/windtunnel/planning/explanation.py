@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from windtunnel.core.results.objective import OBJECTIVES, Objective
 from windtunnel.core.results.plan import (
-    OBJECTIVES,
     ChangeEffect,
     CheaperFleet,
     ClosestFleet,
     Explanation,
-    Objective,
+    ModelInterval,
     PlanResult,
     PriceEffect,
     PriceOfConfidence,
@@ -24,6 +24,7 @@ from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.plan import Plan
+from windtunnel.simulation.model_error import METRICS
 from windtunnel.simulation.sources import model_accuracy
 
 
@@ -62,6 +63,9 @@ def explain(
     mine = {key: program for key, program in prepared.compiled.items() if best.counts[key[0]]}
     changes = Changes(choices, model_accuracy(mine, prepared.classes), best, evaluations, goal)
     choices[best.choice].announce(changes.first_cases)
+    with_errors = _model_error_case(choices[best.choice], prepared, best)
+    if with_errors is not None:
+        choices[best.choice].simulator.announce([with_errors])
     below = evaluating.next_cheapest(evaluations, best, objective, goal) or _one_less(choices[best.choice], best, goal)
     cheaper = None
     if below is not None:
@@ -80,10 +84,23 @@ def explain(
         price_of_confidence=_price_of_confidence(choices, first, best),
         next_cheapest=cheaper,
         changes=changes.effects(),
+        model_intervals=_model_intervals(choices[best.choice], with_errors),
         prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),
     )
+
+
+def _model_error_case(candidates: Candidates, prepared: PreparedRun, best: Evaluation) -> Case | None:
+    """Return the case that gives the error of the models of the targets of ``best``; None if none has any."""
+    timed = any(target.metric in METRICS for target in best.targets)
+    if not timed or not prepared.step_error_factors():
+        return None
+    return Case(best.counts, error_of=best.judged_by)
+
+
+def _model_intervals(candidates: Candidates, case: Case | None) -> Sequence[ModelInterval]:
+    return () if case is None else candidates.simulator([case])[0].model_intervals
 
 
 def _text(choices: Mapping[int, Candidates], fleet: Evaluation) -> str:
@@ -222,6 +239,8 @@ def sentences(plan: PlanResult) -> list[str]:
             f"The closest {comparatives.less} fleet of those simulated, {below.fleet} at {below.objective_text}, "
             f"{fails}: {'; '.join(below.violations)}."
         )
+    if explanation.model_intervals:
+        lines.append(f"{_model_error_sentence(explanation.model_intervals)}.")
     if explanation.changes:
         lines.append(
             "Headroom is measured from the worse bound of the confidence interval. All lines below use the same seed; "
@@ -229,6 +248,22 @@ def sentences(plan: PlanResult) -> list[str]:
         )
     lines += [_change_sentence(change, comparatives) for change in explanation.changes]
     return [*lines, *explanation.search, *entries]
+
+
+def _model_error_sentence(intervals: Sequence[ModelInterval]) -> str:
+    """Return the intervals of the targets for the error of the models, and which of them are not within the limit."""
+    parts = [f"{i.text}: {evaluating.shown(i.value, i.unit)}, 90% interval {_ends(i)}" for i in intervals]
+    beyond = [i.text for i in intervals if not i.within]
+    outcome = f"; not within the limit throughout: {'; '.join(beyond)}" if beyond else "; all within their limits"
+    of = "Error of the models, with that of the engine's first token, for the same requests"
+    return f"{of}: {'; '.join(parts)}{outcome}"
+
+
+def _ends(interval: ModelInterval) -> str:
+    low, high = (evaluating.shown(end, interval.unit) for end in (interval.low, interval.high))
+    if interval.high is None:
+        return f"from {low}, without an upper end"
+    return f"{low} to {high}"
 
 
 def _nothing_found(plan: PlanResult) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.results.objective import OBJECTIVES, Objective
 from windtunnel.core.results.plan import (
-    OBJECTIVES,
     ComparedChoice,
     ExcludedValues,
     LowerBound,
-    Objective,
     PlanResult,
     SearchSummary,
     SimulatedFleet,
@@ -24,7 +23,7 @@ from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
-from windtunnel.planning.choices import Choice, Choices, values_text
+from windtunnel.planning.choices import Choice, Choices, recommended_changes, values_text
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.load_curve import first_cases, load_curve, rate_points
 from windtunnel.planning.reasons import Reasons
@@ -51,11 +50,16 @@ class Planner:
     """Those of the choice that the answer is about."""
 
     def __init__(
-        self, scenario: Scenario, catalogue: Catalogue, workers: int, progress: Callable[[int], None] | None
+        self,
+        scenario: Scenario,
+        catalogue: Catalogue,
+        workers: int,
+        progress: Callable[[int], None] | None,
+        copies: int = 1,
     ) -> None:
         self.scenario = scenario
         self.options = scenario.plan or Plan()
-        self.catalogue, self.workers, self.progress = catalogue, Workers(workers), progress
+        self.catalogue, self.workers, self.progress = catalogue, Workers(workers, copies), progress
         self.choices = Choices(scenario)
         self.searches = [self._search_of(choice, number) for number, choice in enumerate(self.choices)]
         self.excluded: dict[str, ExcludedValues] = {}
@@ -277,6 +281,8 @@ class Planner:
             deployment=None if best is None else deployment(about.run, dict(enumerate(best.counts))),
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),
+            further=about.simulator.setting.further,
+            changes=[] if best is None else recommended_changes(self.scenario, about.choice, best.counts),
             has_continuous_batches=not isinstance(policy, str) and isinstance(policy.batch, ContinuousBatch),
             listed=evaluating.notable(fleets, self.options.fleets),
         )

@@ -12,7 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.results.plan import OBJECTIVES, Conflict, EntryReason, TargetLimit, TimeError, amount
+from windtunnel.core.results.objective import OBJECTIVES, amount
+from windtunnel.core.results.plan import (
+    Conflict,
+    EntryReason,
+    TargetLimit,
+    TimeError,
+)
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity, to_unit
 from windtunnel.engine.prepare.prepared import PreparedRun

@@ -16,6 +16,9 @@ from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.simulate import Case
+from windtunnel.scenario.policy import ContinuousBatch, PolicyParts
+from windtunnel.scenario.program import Generate, flattened
+from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.sources import widest_error
 
 _STEPS = 4
@@ -55,8 +58,22 @@ class _Change:
 
     def case(self, candidates: Candidates, counts: Counts) -> Case:
         """Return a fleet under the change."""
-        speeds = self.speeds(candidates) if self.speed != 1.0 and self.affects(candidates, counts) else ()
-        return Case(counts, self.load, speeds, self.prompt, self.output)
+        speeds: tuple[float, ...] = ()
+        steps: tuple[float, ...] = ()
+        if self.speed != 1.0 and self.affects(candidates, counts):
+            speeds = self.speeds(candidates)
+        if self.device is not None and _only_generates(candidates.scenario):
+            # The error is that of whole steps, of which a device's speed changes only the operations.
+            steps = tuple(1.0 / factor for factor in speeds)
+            speeds = ()
+        return Case(counts, self.load, speeds, steps, self.prompt, self.output)
+
+
+def _only_generates(scenario: Scenario) -> bool:
+    """Return whether all that jobs do is steps of serving engines."""
+    policy = scenario.policy
+    continuous = isinstance(policy, PolicyParts) and isinstance(policy.batch, ContinuousBatch)
+    return continuous and all(isinstance(s, Generate) for program in scenario.programs for s in flattened(program))
 
 
 class Changes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,15 +11,17 @@ import numpy as np
 
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
-from windtunnel.core.results.plan import JudgedTarget, Meets
-from windtunnel.core.results.run import Measured
+from windtunnel.core.results.plan import JudgedTarget, Meets, ModelInterval
+from windtunnel.core.results.run import Measured, TokenEstimate
 from windtunnel.core.spec import changed_name
+from windtunnel.core.units import to_unit
 from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.engine.results.lost import TargetsLostError
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws, judged, lengthened, lost, repeats
 from windtunnel.scenario.arrivals import Closed
+from windtunnel.scenario.judging import measured
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
@@ -41,6 +43,8 @@ class Case:
     counts: Counts
     load: float = 1.0
     speeds: tuple[float, ...] = ()
+    step_times: tuple[float, ...] = ()
+    """A factor for each entry on the time of its steps, the engine's own time included."""
     prompt: float = 1.0
     output: float = 1.0
     values: tuple[tuple[str, str, float], ...] = ()
@@ -49,6 +53,8 @@ class Case:
     """Whether further runs are made where one run gives a target no interval."""
     until_lost: bool = False
     """Whether only the verdict is asked for, so that a run may end when a target is lost for certain."""
+    error_of: str | None = None
+    """Where the intervals for the error of the models are asked for: by which runs the fleet was judged."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +157,12 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         for label, path, value in case.values:
             replaced.setdefault(label, {})[path] = value
         setting = replace(setting, catalogue=setting.catalogue.replaced(replaced))
-    slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
-    run = partial(_run, setting, longest_s=setting.longest_s / slowest)
+    speeds = case.speeds or tuple(1.0 / factor for factor in case.step_times)
+    slowest = min([speed for speed, n in zip(speeds, case.counts, strict=bool(speeds)) if n], default=1.0)
+    if case.error_of is not None:
+        return _with_model_errors(setting, case, scenario, setting.longest_s / slowest)
+    steps = [factor for factor, n in zip(case.step_times, case.counts, strict=bool(case.step_times)) if n]
+    run = partial(_run, setting, longest_s=setting.longest_s / slowest, step_times=dict(enumerate(steps)))
     # The interval of replications is that of their values, so they need none of their own.
     # At a higher confidence than that of a run's targets, a few redrawn runs decide nothing.
     decided: When = "decided" if setting.confidence <= CONFIDENCE else "met"
@@ -183,6 +193,20 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
             if judged_by == "longer":
                 factor = f", even in a run {setting.further} times as long"
                 targets = [replace(t, reason=t.reason + factor) if t.reason else t for t in targets]
+    return _evaluation(setting, case, scenario, outcomes, results, targets, judged_by)
+
+
+# Long: one expression for each value of an evaluation.
+def _evaluation(
+    setting: Setting,
+    case: Case,
+    scenario: Scenario,
+    outcomes: Sequence[_Outcome],
+    results: Sequence[Measured],
+    targets: Sequence[JudgedTarget],
+    judged_by: str,
+) -> Evaluation:
+    """Return what all runs of a fleet (``outcomes``) give; ``results`` are those by which it is judged."""
     keeps_up = all(outcome.keeps_up for outcome in outcomes)
     meets = Meets(
         value=keeps_up and all(t.verdict != "missed" for t in targets),
@@ -222,6 +246,49 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     )
 
 
+def _with_model_errors(setting: Setting, case: Case, scenario: Scenario, longest_s: float) -> Evaluation:
+    """Return what is known of a fleet with the intervals for the error of the models, as ``run`` gives them.
+
+    They are those of the runs by which the fleet was judged (``case.error_of``).
+    """
+    replications = 1
+    if case.error_of == "replications":
+        replications = setting.replications if setting.replications > 1 else setting.further
+    elif case.error_of == "longer":
+        scenario = lengthened(scenario, setting.further) or scenario
+    result, recording, engine = simulation.measure_model_error(scenario, setting.catalogue, replications)
+    outcome = _Outcome(result, engine, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
+    found = _evaluation(
+        setting, case, scenario, [outcome], [result], _judged(scenario, setting, [result]), str(case.error_of)
+    )
+    intervals = [_model_interval(target, result) for target in scenario.parsed_targets()]
+    # Two more runs give the intervals.
+    return replace(found, runs=replications + 2, model_intervals=[i for i in intervals if i is not None])
+
+
+def _model_interval(target: Target, result: Measured) -> ModelInterval | None:
+    """Return the interval of a target's value for the error of the models; None if the value has none."""
+    estimate = measured(target, result) if target.is_distributed else None
+    if not isinstance(estimate, TokenEstimate) or (estimate.model_low is None and estimate.model_high is None):
+        return None
+    low, value, high = (
+        None if number is None else to_unit(number, target.unit)
+        for number in (estimate.model_low, estimate.value, estimate.model_high)
+    )
+    return ModelInterval(
+        text=target.text,
+        value=value,
+        low=low,
+        high=high,
+        limit=to_unit(target.limit, target.unit),
+        unit=target.unit,
+        comparison=target.comparison,
+        metric=target.metric,
+        statistic=target.statistic,
+        workload=target.workload,
+    )
+
+
 def _stopped(setting: Setting, case: Case, scenario: Scenario, error: TargetsLostError) -> Evaluation:
     """Return what is known of a fleet whose run was ended, because it misses a target whatever follows."""
     least_s = {target.text: target.least_s for target in error.lost}
@@ -253,9 +320,17 @@ def _stopped(setting: Setting, case: Case, scenario: Scenario, error: TargetsLos
 
 
 def _run(
-    setting: Setting, scenario: Scenario, longest_s: float, redrawn: When, *, until_lost: bool = False
+    setting: Setting,
+    scenario: Scenario,
+    longest_s: float,
+    redrawn: When,
+    *,
+    step_times: Mapping[int, float],
+    until_lost: bool = False,
 ) -> _Outcome:
-    result, recording, engine = simulation.measure(scenario, setting.catalogue, redrawn=redrawn, until_lost=until_lost)
+    result, recording, engine = simulation.measure(
+        scenario, setting.catalogue, redrawn=redrawn, until_lost=until_lost, step_times=step_times
+    )
     return _Outcome(result, engine, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
 
 

@@ -7,9 +7,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing import get_context
 
+from windtunnel.core.errors import WindtunnelError
 from windtunnel.core.worker_processes import end_with_parent, keep_memory, one_thread, start_fork_server
 from windtunnel.engine.prepare.decoder_cache import Known, known_tables, receive_tables
 from windtunnel.planning.evaluation import Evaluation
@@ -18,6 +20,8 @@ from windtunnel_models.catalogue import Catalogue
 
 _POOL_ABOVE_S = 0.4
 """The duration of a simulation below which no process of its own is used."""
+ATTEMPTS = 3
+"""The number of times that a worker may be killed before the plan ends with an error."""
 _PRELOAD = (
     "windtunnel.planning.simulate", "windtunnel.engine.choice", "windtunnel.engine.results.metrics",
     "windtunnel.engine.compiled.run", "scipy.special", "scipy.optimize",
@@ -54,11 +58,12 @@ _Task = tuple[int, Case]
 class Workers:
     """At most ``count`` processes, which start at the first simulation that takes long enough.
 
-    Simulations that are asked for go before those that were only announced.
+    Simulations that are asked for go before those that were only announced. ``copies``: how many processes, this one
+    among them, may price decoders before that (see ``core.forks``).
     """
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, count: int, copies: int = 1) -> None:
+        self.count, self.copies = count, min(count, copies)
         self.longest_s = 0.0
         """The longest simulation in the process of the plan."""
         self._pool: ProcessPoolExecutor | None = None
@@ -66,6 +71,7 @@ class Workers:
         self._pickled: list[bytes] = []
         self._announced: deque[_Task] = deque()
         self._started: dict[_Task, Future[Evaluation]] = {}
+        self._killed = 0
 
     def begin_imports(self) -> None:
         """Let the server from which workers are forked import its modules meanwhile."""
@@ -100,15 +106,46 @@ class Workers:
         asked = deque(task for task in tasks if task not in self._started)
         for task in tasks:
             self._start(asked)
-            while task not in self._started or not self._started[task].done():
-                wait([f for f in self._started.values() if not f.done()], return_when=FIRST_COMPLETED)
+            while task not in self._started or not self._started[task].done() or self._is_lost(task):
+                if task in self._started and self._is_lost(task):
+                    self._restart()
+                else:
+                    wait([f for f in self._started.values() if not f.done()], return_when=FIRST_COMPLETED)
                 self._start(asked)
             yield self._started.pop(task).result()
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers at once: what they still simulate was announced and is not asked for, or was interrupted."""
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            processes = list((vars(self._pool).get("_processes") or {}).values())  # a shutdown forgets them
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.kill()
+            self._pool = None
+
+    def _is_lost(self, task: _Task) -> bool:
+        """Return whether a simulation that was started has no outcome, because a worker was killed."""
+        future = self._started[task]
+        return future.done() and isinstance(future.exception(), BrokenProcessPool)
+
+    def _restart(self) -> None:
+        """Replace workers of which one was killed, and have what they simulated simulated again.
+
+        Raises:
+            WindtunnelError: It happened too often.
+        """
+        self._killed += 1
+        if self._killed >= ATTEMPTS:
+            raise WindtunnelError(
+                f"worker processes of the plan were killed {ATTEMPTS} times, perhaps because memory ran out; try "
+                "--workers 1"
+            )
+        wait(self._started.values())  # all of them are lost that were not finished
+        lost = [task for task in self._started if self._is_lost(task)]
+        for task in lost:
+            del self._started[task]
+        self._announced.extendleft(reversed(lost))
+        self.close()
 
     def _running(self) -> int:
         return sum(not future.done() for future in self._started.values())
@@ -116,10 +153,14 @@ class Workers:
     def _start(self, asked: deque[_Task]) -> None:
         """Start simulations: one more than there are workers, so that none waits for this process."""
         while (asked or self._announced) and self._running() <= self.count:
-            task = (asked or self._announced).popleft()
-            number, case = task
-            with one_thread():  # handing out the work is what starts processes
-                self._started[task] = self._executor().submit(_in_worker, number, self._pickled[number], case)
+            queue = asked or self._announced
+            number, case = task = queue.popleft()
+            try:
+                with one_thread():  # handing out the work is what starts processes
+                    self._started[task] = self._executor().submit(_in_worker, number, self._pickled[number], case)
+            except BrokenProcessPool:
+                queue.appendleft(task)
+                self._restart()
 
     def _executor(self) -> ProcessPoolExecutor:
         if self._pool is None:

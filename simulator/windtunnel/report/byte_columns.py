@@ -83,9 +83,9 @@ def words(names: Sequence[str], index: Numbers) -> Column:
     """Return the text with each index; blank for an index below 0."""
     encoded = [name.encode() for name in names]
     width = max(map(len, encoded), default=0)
-    known = [np.frombuffer(name.ljust(width, bytes([BLANK])), dtype=np.uint8) for name in encoded]
-    blank = np.full((1, width), BLANK, dtype=np.uint8)
-    return np.vstack([*known, blank])[index]
+    filler = bytes([BLANK])
+    known = b"".join([name.ljust(width, filler) for name in encoded]) + filler * width
+    return np.frombuffer(known, dtype=np.uint8).reshape(len(encoded) + 1, width)[index]
 
 
 def floats(numbers: npt.NDArray[np.float64]) -> Column:

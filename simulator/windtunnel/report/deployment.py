@@ -29,6 +29,9 @@ FOLDER = "deploy"
 """The folder of the files."""
 MANIFEST, ORCHESTRATOR = "kubernetes.yaml", "disaggregated.yaml"
 _MOUNT = "/etc/engine"
+_FOUND = "Every argument was found in the documentation or the sources of"
+_OPTIONS_OF, _JOINS = "Options of", "Joins the prefill and decode servers"
+_FLEET_OF = "The access token of Hugging Face is read from the secret hf-token"
 _SECRET = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
 
 
@@ -43,6 +46,11 @@ def files(deployment: Deployment, name: str) -> dict[str, str]:
     if orchestrated:
         texts[ORCHESTRATOR] = _orchestrator(orchestrated)
     return texts
+
+
+def is_written_by_us(content: str) -> bool:
+    """Return whether a file of the folder was written by ``files``, for this fleet or for another one."""
+    return any(sentence in content for sentence in (_FOUND, _OPTIONS_OF, _JOINS, _FLEET_OF))
 
 
 def text(deployment: Deployment) -> str:
@@ -120,7 +128,7 @@ def _about(command: EngineCommand) -> list[str]:
     versions = " and ".join(command.checked)
     return [
         headline(command),
-        f"Every argument was found in the documentation or the sources of {command.title} {versions}.",
+        f"{_FOUND} {command.title} {versions}.",
         *_notes(command.unexpressed),
     ]
 
@@ -161,7 +169,9 @@ def _yaml(data: object) -> str:
 
 
 def _options(command: EngineCommand) -> str:
-    return document(_comments([f"Options of {command.title} for {command.name}.sh."])) + _yaml(_plain(command.options))
+    return document(_comments([f"{_OPTIONS_OF} {command.title} for {command.name}.sh."])) + _yaml(
+        _plain(command.options)
+    )
 
 
 def _plain(options: Mapping[str, object]) -> dict[str, object]:
@@ -177,7 +187,7 @@ def _orchestrator(commands: Sequence[EngineCommand]) -> str:
     joined = {key: {"num_instances": len(urls), "urls": urls} for key, urls in servers.items()}
     data = {"hostname": "0.0.0.0", "port": 8000, "backend": "pytorch", **joined}  # noqa: S104  as in the engines
     about = [
-        "Joins the prefill and decode servers: trtllm-serve disaggregated -c disaggregated.yaml",
+        f"{_JOINS}: trtllm-serve disaggregated -c disaggregated.yaml",
         "A Service stands for all replicas of an entry; list the replicas instead to let the orchestrator route.",
     ]
     return document(_comments(about)) + _yaml(data)
@@ -190,7 +200,7 @@ def manifest(deployment: Deployment, name: str) -> str:
     """
     part_of = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:63].rstrip("-._") or "windtunnel"
     about = [
-        f"The fleet of {name}. The access token of Hugging Face is read from the secret hf-token, if there is one. "
+        f"The fleet of {name}. {_FLEET_OF}, if there is one. "
         "Restrict each Deployment to the nodes with its devices by a nodeSelector.",
         *(
             line
@@ -314,9 +324,10 @@ def _pod(command: EngineCommand, part_of: str, *, worker: bool = False) -> dict[
         container["resources"] = {
             "limits": {command.resource: command.devices_per_replica // command.nodes_per_replica}
         }
+    selector = {"nodeSelector": dict(command.node_selector)} if command.node_selector else {}
     return {
         "metadata": {"labels": _metadata(command, part_of)["labels"]},
-        "spec": {"containers": [container], "volumes": volumes},
+        "spec": {**selector, "containers": [container], "volumes": volumes},
     }
 
 

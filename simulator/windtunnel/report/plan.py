@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
+from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import (
-    OBJECTIVES,
     CandidateEntry,
     ChangeEffect,
     JudgedTarget,
     LoadCurve,
+    ModelInterval,
     PlannedFleet,
     PlanResult,
-    amount,
 )
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import (
@@ -26,6 +27,7 @@ from windtunnel.report.numbers import (
     share,
     value_range,
 )
+from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import TargetLine, all_of, with_signs
 from windtunnel.report.text import WIDTH, document, table_lines
 
@@ -34,6 +36,8 @@ _MAX_WIDTH = 120
 _ENTRIES_NAMED = 6
 """Entries whose limits are listed one by one although they are equal."""
 
+_UNMOVED = 1e-4
+"""The relative change of a step that is shown as none."""
 _PROOFS = {
     "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the lower bound",
     "monotone": (
@@ -118,6 +122,14 @@ def recommendation(plan: PlanResult) -> str:
     return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}"
 
 
+def run_command(plan: PlanResult, scenario: str, options: Sequence[str] = ()) -> str:
+    """Return the command that simulates the recommended fleet; ``options`` are those that the plan was given."""
+    words = ["windtunnel", "run", scenario, *options, *(word for change in plan.changes for word in ("--set", change))]
+    if plan.fleets[plan.recommended].judged_by == "replications":
+        words += ["--replications", str(plan.replications if plan.replications > 1 else plan.further)]
+    return shlex.join(words)
+
+
 def uncertainty(plan: PlanResult) -> str:
     """Return what the confidence covers, and the error of the models of the recommended fleet's devices."""
     best, errors = plan.fleets[plan.recommended], {entry.name: entry.time_error for entry in plan.entries}
@@ -128,9 +140,41 @@ def uncertainty(plan: PlanResult) -> str:
             basis = f", and {error.unmeasured}" if error.unmeasured else ""
             factor = f"a factor of {error.factor:.3g} of its model"
             parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
+    intervals = _with_model_error(plan)
     slower = "".join(f" {_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device)
     inputs = f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed"
-    return f"{'; '.join(parts)}.{slower} {inputs}."
+    return with_signs(f"{'; '.join(parts)}.{intervals}{slower} {inputs}.")
+
+
+def _with_model_error(plan: PlanResult) -> str:
+    """Return the intervals of the targets for the error of the models as a sentence with a blank before it."""
+    found = plan.explanation.model_intervals
+    if not found:
+        return ""
+    values = " and ".join(f"{_name(i)} is {_ends(i)} (limit {_in_unit(i.limit, i.unit)})" for i in found)
+    beyond = [i for i in found if not i.within]
+    outcome = "within the limits" if len(found) > 1 else "within the limit"
+    if beyond:
+        every = len(beyond) == len(found)
+        outcome = f"so {'the targets' if every and len(found) > 1 else ' and '.join(map(_name, beyond))} may be missed"
+    error = "the error of the models and of the engine's first token"
+    return f" With {error} (90%), {values}, {outcome}."
+
+
+def _name(interval: ModelInterval) -> str:
+    of = f" of {interval.workload}" if interval.workload else ""
+    return f"{METRICS.get(interval.metric, interval.metric)} {interval.statistic or ''}".strip() + of
+
+
+def _in_unit(value: float | None, unit: str) -> str:
+    return NOTHING if value is None else quantity(value * parse_unit(unit).factor, unit)
+
+
+def _ends(interval: ModelInterval) -> str:
+    if interval.low is None or interval.high is None:
+        return f"{_in_unit(interval.low, interval.unit)} or more"
+    factor = parse_unit(interval.unit).factor
+    return value_range(interval.low * factor, interval.high * factor, interval.unit)
 
 
 def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
@@ -240,10 +284,13 @@ def assumptions_summary(plan: PlanResult) -> str | None:
     found = plan.explanation.assumptions
     if found is None:
         return None
+    others = f"each of the other {found.others:,} moves it by at most {share(found.others_step)}"
+    if found.others_step < _UNMOVED:
+        others = f"the other {found.others:,} do not move it"
     return (
         f"{with_signs(found.target)} with each input at the low and at the high end of its stated range, "
         f"{plural(found.simulations, 'run')} in all. The inputs are those that move the time of a representative step "
-        f"most; each of the other {found.others:,} moves it by at most {share(found.others_step)}."
+        f"most; {others}."
     )
 
 

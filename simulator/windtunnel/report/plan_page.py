@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import (
-    OBJECTIVES,
     LoadPoint,
     PlanResult,
     RatePoint,
     SimulatedFleet,
     StoppedFleet,
-    amount,
 )
 from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
@@ -37,6 +36,7 @@ from windtunnel.report.plan import (
     price_rows,
     proof,
     recommendation,
+    run_command,
     target_line_of,
     uncertainty,
 )
@@ -126,7 +126,8 @@ def _configuration(plan: PlanResult) -> Markup:
         group = "1 device" if not entry.group else ", ".join(f"{key} {n}" for key, n in entry.group.items() if n != 1)
         settings = ", ".join(f"{path} {value}" for path, value in entry.settings.items())
         rows.append([entry.device, f"{entry.count:,}", group or "1 device", settings or "as the scenario states"])
-    return page.table("What to rent", ["Device", "Devices", "Replica", "Chosen settings"], rows, words=(0, 2, 3))
+    table = page.table("What to rent", ["Device", "Devices", "Replica", "Chosen settings"], rows, words=(0, 2, 3))
+    return Markup("").join([table, page.hint(f"This fleet alone: {run_command(plan, 'SCENARIO.yaml')}")])
 
 
 def _fleets(plan: PlanResult) -> Markup | None:
@@ -234,6 +235,14 @@ def _search(plan: PlanResult) -> Markup:
     )
 
 
+def _no_script(plan: PlanResult, section: str) -> Markup | None:
+    """Return what the first section with charts says where there are none; None in the others."""
+    rated = any(point.on_frontier or point.searched for point in plan.rates)
+    if section != ("curve" if plan.curve is not None else "rates" if rated else "front"):
+        return None
+    return page.no_script("The charts need JavaScript; every figure that they show is also in the tables.")
+
+
 def _rates(plan: PlanResult) -> Markup | None:
     points = [point for point in plan.rates if point.on_frontier or point.searched]
     if not points:
@@ -253,6 +262,7 @@ def _rates(plan: PlanResult) -> Markup | None:
         "rates",
         "Tokens per device against tokens per user",
         page.prose(text),
+        _no_script(plan, "rates"),
         page.figure(
             "rates",
             "The frontier of throughput and speed",
@@ -266,9 +276,8 @@ def _rates(plan: PlanResult) -> Markup | None:
 
 def _front(plan: PlanResult) -> Markup | None:
     rows = frontier_rows(plan)
-    no_script = page.no_script("The charts need JavaScript; every figure that they show is also in the tables.")
     if not rows:
-        return no_script if plan.curve else None
+        return None
     time = plan.time
     title = _title(time)
     text = (
@@ -289,7 +298,7 @@ def _front(plan: PlanResult) -> Markup | None:
     ]
     header = ["Fleet", "Meets targets", "Cost", "Average power", title, "On the frontier"]
     table = page.details("The figures", plural(len(rows), "fleet"), page.table("Fleets in the charts", header, rows))
-    return page.section("front", f"Cost, power and {time}", page.prose(text), no_script, *drawn, table)
+    return page.section("front", f"Cost, power and {time}", page.prose(text), _no_script(plan, "front"), *drawn, table)
 
 
 def _curve(plan: PlanResult) -> Markup | None:
@@ -313,6 +322,7 @@ def _curve(plan: PlanResult) -> Markup | None:
     return page.section(
         "curve",
         "The recommended fleet under load",
+        _no_script(plan, "curve"),
         page.figure(
             "curve",
             f"{title} over load",

@@ -1,13 +1,14 @@
 """The name and number of each error in each API, which are read from codes.yaml beside this module.
 
-Sources: driver_types.h (CUDA 12), hip_runtime_api.h (ROCm 6), CL/cl.h, vulkan_core.h, MTLCommandBuffer.h, the WebGPU
-specification's GPUError and GPUDeviceLostInfo, and cpa.h (QAT API 2). ``xrt`` and ``native`` report the errno that the
-operating system gives. DOCA's numbers differ between releases, so only its names are listed.
+Sources: driver_types.h and cuda.h (CUDA 12; ``cuda driver`` is for programs that use the driver), hip_runtime_api.h
+(ROCm 6), CL/cl.h, vulkan_core.h, MTLCommandBuffer.h, the WebGPU specification's GPUError and GPUDeviceLostInfo, and
+cpa.h (QAT API 2). ``xrt`` and ``native`` report the errno that the operating system gives. DOCA's numbers differ
+between releases, so only its names are listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,9 @@ from windtunnel.core.errors import ApiCode, DeviceError
 
 Reason = Literal["configuration", "cooperative", "kernel", "not ready", "handle", "capture", "source"]
 """Causes of errors for which some APIs have separate codes."""
+
+ErrorKind = Callable[[type[DeviceError], str, Reason | None], type[DeviceError]]
+"""Returns the class that replaces one of an error, given the operation and the reason."""
 
 _Codes = Mapping[str, tuple[str, int | None]]
 """The codes of one API, by the name of the error class or by the reason."""
@@ -39,3 +43,9 @@ def code_of(api: str, error: type[DeviceError], reason: Reason | None = None) ->
     errors = table["errors"]
     name, number = own or next(errors[kind.__name__] for kind in error.__mro__ if kind.__name__ in errors)
     return ApiCode(api, name, number)
+
+
+def same_kind(kind: type[DeviceError], operation: str, reason: Reason | None) -> type[DeviceError]:
+    """Return the class of an error unchanged: an `ErrorKind`."""
+    del operation, reason
+    return kind

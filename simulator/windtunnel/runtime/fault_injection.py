@@ -51,6 +51,13 @@ class FaultInjector:
         """Forget the permanent failure and the hanging kernel: the device was reset."""
         self.failure = self._hang = None
 
+    def disarm(self) -> FaultPlan | None:
+        """End the armed plan and return it; None if no faults are armed."""
+        plan, self.plan = self.plan, None
+        if plan is not None:
+            self.finished_log.extend(plan.log)
+        return plan
+
     def close(self, error: DeviceError) -> None:
         """Refuse all later calls with ``error``: the accelerator was closed."""
         self.failure, self._hang = error, None
@@ -160,8 +167,9 @@ class ArmedFaults(ContextDecorator):
         return armed
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.injector.plan = None
-        self.injector.finished_log.extend(self.plan.log)
+        if self.injector.plan is not self.plan:
+            return  # it was disarmed before
+        self.injector.disarm()
         # The program's own error is the primary one: a fault may not have occurred because of it.
         if kind is None:
             self.plan.finish()

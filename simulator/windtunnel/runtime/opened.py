@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from windtunnel.core.errors import InputError, InvalidArgument, Leak, UnsupportedOperationError
 from windtunnel.runtime.budget import Budget, checked_limits
 from windtunnel.runtime.buffers import leak_of
-from windtunnel.runtime.codes import Reason, code_of
+from windtunnel.runtime.codes import ErrorKind, Reason, code_of, same_kind
 from windtunnel.runtime.fault_injection import ArmedFaults, FaultInjector
 from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
 from windtunnel.runtime.interface import Context, DeviceInfo
@@ -38,6 +38,8 @@ class OpenedDevice:
         self.injector = FaultInjector(context, self.make_error)
         self.counters = Counters()
         self.findings = context.findings  # all that were raised, in order, also those that the program caught
+        self.error_kind: ErrorKind = same_kind
+        """What replaces the classes of errors by those of another interface, for a program that is written for it."""
         self.seed = 0
         """The seed of faults that are armed without a seed of their own."""
         self.closed = False
@@ -222,4 +224,5 @@ class OpenedDevice:
 
     def make_error(self, error: type[Any], operation: str, problem: str, reason: Reason | None = None) -> Any:
         """Create an error of this device, with the API's code for it."""
-        return error(problem, operation=operation, device=self.name, code=code_of(self.info.api, error, reason))
+        kind = self.error_kind(error, operation, reason)
+        return kind(problem, operation=operation, device=self.name, code=code_of(self.info.api, error, reason))

@@ -11,7 +11,7 @@ from typing import Any
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.renamed import RENAMED
-from windtunnel.core.yamlfile import Document, format_path, parse, read_text
+from windtunnel.core.yamlfile import Document, dump_line, format_path, parse, read_text
 
 NodePath = tuple[str | int, ...]
 
@@ -97,6 +97,22 @@ def copied(document: Document) -> Document:
         key_marks=dict(document.key_marks),
         changes=dict(document.changes),
     )
+
+
+def differences(original: Document, varied: Document) -> list[str]:
+    """Return the differences of two documents as the ``PATH=VALUE`` of ``--set``, which make the one of the other."""
+    return list(_differences(original.data, varied.data, ()))
+
+
+def _differences(before: Any, after: Any, path: NodePath) -> list[str]:
+    if before == after and type(before) is type(after):
+        return []
+    if isinstance(before, dict) and isinstance(after, dict) and set(before) <= set(after):
+        return [text for key in after for text in _differences(before.get(key), after[key], (*path, key))]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [text for number, (b, a) in pairs for text in _differences(b, a, (*path, number))]
+    return [f"{format_path(path)}={dump_line(after)}"]
 
 
 def _part(data: Any, path: NodePath, depth: int, where: Location) -> Any:

@@ -121,4 +121,4 @@ TimeOfDay = Annotated[float, _TimeOfDay()]
 class Model(BaseModel):
     """Base of the parts of a scenario: unknown keys are errors, and instances are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False, defer_build=True)

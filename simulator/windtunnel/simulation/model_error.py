@@ -37,7 +37,8 @@ both runs together take some seconds."""
 _QUEUED = ("ttft", "e2e")
 """Times that include queueing: they have no upper end if the slower fleet cannot do the work."""
 Ends = tuple[float | None, float | None]
-_METRICS = ("ttft", "itl", "tpot", "e2e")
+METRICS = ("ttft", "itl", "tpot", "e2e")
+"""The times of requests that have intervals for the error of the models."""
 _Served = tuple[ServingEngine, Architecture]
 
 
@@ -156,7 +157,7 @@ def _scaled(result: Measured, factor: float) -> Measured:
 
     def of_part(part: Measured | WorkloadResult) -> Serving | None:
         changed: dict[str, TimeDistribution | None] = {}
-        for metric in _METRICS:
+        for metric in METRICS:
             times = distribution(part, metric)
             if times is not None:
                 ends: dict[str, Ends] = {
@@ -175,7 +176,7 @@ def _from_runs(
 ) -> Serving | None:
     """Return the requests of one part with intervals from the values of the three runs."""
     changed: dict[str, TimeDistribution | None] = {}
-    for metric in _METRICS:
+    for metric in METRICS:
         times = distribution(part, metric)
         if times is None or not all(metric in run for run in (base, faster, slower)):
             continue

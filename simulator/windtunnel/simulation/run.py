@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class Aside:
     """What may be done on other processors, and what is done as soon as the first replication is recorded.
 
-    ``processes``: the number of processes that share repeated runs. ``recorded`` is called with the first replication's
-    recording, whose statistics are computed afterwards.
+    ``processes``: the number of processes that share the pricing of decoders and repeated runs. ``recorded`` is called
+    with the first replication's recording, whose statistics are computed afterwards.
     """
 
     processes: int = 1
@@ -58,12 +58,12 @@ class Aside:
 
 
 def prepare_run(
-    scenario: Scenario, catalogue: Catalogue, engine: str = "auto", *, coarseness: float = 0.0
+    scenario: Scenario, catalogue: Catalogue, engine: str = "auto", *, coarseness: float = 0.0, processes: int = 1
 ) -> PreparedRun:
     """Return a scenario prepared for an engine. Raises InputError for errors that are known before anything runs.
 
     Long runs are prepared for streaming if the compiled engine executes them. ``coarseness`` is that of the tables of
-    decoders; see ``core.policy.Batch``.
+    decoders; see ``core.policy.Batch``. Copies of this process share their pricing if ``processes`` is above 1.
     """
     from windtunnel.engine.choice import unsupported_by_compiled, wants_streaming
     from windtunnel.engine.prepare.scenario import prepare
@@ -80,7 +80,7 @@ def prepare_run(
         prepared = prepare(scenario, devices, policy, preference, streamed=True)
         if unsupported_by_compiled(prepared) is None:
             return prepared
-    return prepare(scenario, devices, policy, preference)
+    return prepare(scenario, devices, policy, preference, processes=processes)
 
 
 def record(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> Recording:
@@ -139,6 +139,7 @@ class _How:
         aside: What other processors do.
         until_lost: Whether the run ends when a target is lost for certain.
         asked_only: Whether no more is measured than the targets ask for.
+        step_times: Factors on the times of steps, by the number of the fleet entry.
     """
 
     replications: int
@@ -150,6 +151,7 @@ class _How:
     aside: Aside = Aside()
     until_lost: bool = False
     asked_only: bool = False
+    step_times: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,8 @@ def _runs(scenario: Scenario, how: _How) -> _Runs:
     drawn = opened()
     for replication in range(how.replications):
         if first is None:
-            prepared = first = prepare_run(scenario, catalogue, engine)
+            prepared = prepare_run(scenario, catalogue, engine, processes=aside.processes)
+            prepared = first = prepared.with_step_times(how.step_times) if how.step_times else prepared
             chosen, why = choose(prepared, engine)
         else:
             seed = replication_seed(scenario.seed, replication)
@@ -214,22 +217,43 @@ def _runs(scenario: Scenario, how: _How) -> _Runs:
 
 
 def measure(
-    scenario: Scenario, catalogue: Catalogue, *, redrawn: When, until_lost: bool = False
+    scenario: Scenario,
+    catalogue: Catalogue,
+    *,
+    redrawn: When,
+    until_lost: bool = False,
+    step_times: Mapping[int, float] | None = None,
 ) -> tuple[Measured, Recording, str]:
     """Run a scenario once; return what ``simulate`` measures, the recording, and the name of the engine.
 
     It is for studies that run many fleets and need no more of a result than the targets ask for (see ``summarise``).
     The errors of the device models are left out too, and the invariants of step functions are not checked. ``redrawn``
     is described in ``with_redrawn_runs``. ``until_lost``: the run ends when a target is lost for certain, if that can
-    be told.
+    be told. ``step_times``: factors on the times of steps, by the number of the fleet entry.
 
     Raises InputError for an invalid scenario, and TargetsLostError.
     """
     if scenario.stop is not None and scenario.stop.relative_error is not None:
         result, recording = simulate(scenario, 1, "auto", catalogue)
         return result, recording, result.engine
-    runs = _runs(scenario, _How(1, "auto", catalogue, redrawn=redrawn, until_lost=until_lost, asked_only=True))
+    how = _How(
+        1, "auto", catalogue, redrawn=redrawn, until_lost=until_lost, asked_only=True, step_times=step_times or {}
+    )
+    runs = _runs(scenario, how)
     return runs.measured, runs.recordings[0], runs.engine
+
+
+def measure_model_error(scenario: Scenario, catalogue: Catalogue, replications: int) -> tuple[Measured, Recording, str]:
+    """Run a scenario as ``simulate`` does; return what ``measure`` returns, with intervals for the models' error.
+
+    Intervals for chance that need redrawn runs are left out. Raises InputError for an invalid scenario.
+    """
+    if scenario.stop is not None and scenario.stop.relative_error is not None:
+        result, recording = simulate(scenario, 1, "auto", catalogue)
+        return result, recording, result.engine
+    runs = _runs(scenario, _How(replications, "auto", catalogue, redrawn="never"))
+    measured, _ = with_model_error(runs.first, runs.recordings[0], runs.measured, True)
+    return measured, runs.recordings[0], runs.engine
 
 
 def _simulate(scenario: Scenario, how: _How) -> tuple[RunResult, Recording]:

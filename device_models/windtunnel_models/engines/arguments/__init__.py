@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.reader import FileReader
 
 FOLDER = Path(__file__).parent
@@ -42,6 +43,30 @@ class Documented:
 
 
 @dataclass(frozen=True)
+class Image:
+    """The container image of an engine for the devices of one maker.
+
+    Args:
+        name: Its name without the tag.
+        tags: The tag by SKU or architecture; ``ANY`` where one image is for all devices of the maker.
+        source: The page or the source that documents it.
+    """
+
+    name: str
+    tags: Mapping[str, str] = field(hash=False)
+    source: str
+
+    def on(self, spec: DeviceSpec) -> str | None:
+        """Return the image with its tag for a device; None if none is documented."""
+        of = (spec.base or spec.sku, spec.lineage.architecture, ANY)
+        tag = next((self.tags[key] for key in of if key is not None and key in self.tags), None)
+        return None if tag is None else f"{self.name}:{tag}"
+
+
+ANY = "any"
+
+
+@dataclass(frozen=True)
 class EngineArguments:
     """The documented arguments of one engine.
 
@@ -49,7 +74,7 @@ class EngineArguments:
         engine: Its name in scenarios.
         title: Its own name.
         program: The command, before the model and the arguments.
-        image: The container image of the first of ``checked``, or of the release nearest to it.
+        images: The container images of the first of ``checked``, or of the release nearest to it, by maker.
         port: The port on which it listens.
         checked: The versions in which each argument was found.
         flags: The flags of its command line by name; fields of JSON values as ``--flag.field``.
@@ -60,7 +85,7 @@ class EngineArguments:
     engine: str
     title: str
     program: Sequence[str]
-    image: str
+    images: Mapping[str, Image]
     port: int
     checked: Sequence[str]
     flags: Mapping[str, Documented]
@@ -74,23 +99,30 @@ def engine_arguments(engine: str) -> EngineArguments:
     file = FileReader(FOLDER / f"{engine}.yaml", {}, "list of arguments")
     top = file.mapping(
         (),
-        required=("schema", "engine", "title", "program", "image", "port", "checked", "sources", "flags"),
+        required=("schema", "engine", "title", "program", "images", "port", "checked", "sources", "flags"),
         optional=("options", "environment"),
     )
     file.check_name("engine", engine)
-    image = file.mapping(("image",), required=("name", "tag"))
     found = {kind: _documented(file, kind) if kind in top else {} for kind in ("flags", "options", "environment")}
     return EngineArguments(
         engine=engine,
         title=str(top["title"]),
         program=file.words(("program",)),
-        image=f"{image['name']}:{image['tag']}",
+        images={maker: _image(file, maker) for maker in file.at(("images",))},
         port=int(top["port"]),
         checked=file.words(("checked",)),
         flags=found["flags"],
         options=found["options"],
         environment=found["environment"],
     )
+
+
+def _image(file: FileReader, maker: str) -> Image:
+    path = ("images", maker)
+    entry = file.mapping(path, required=("name", "source"), optional=("tag", "on", "tags"))
+    source = file.choice(entry["source"], file.at(("sources",)), (*path, "source"), "source")
+    tags = entry["tags"] if "tags" in entry else dict.fromkeys(entry.get("on", (ANY,)), str(entry["tag"]))
+    return Image(str(entry["name"]), tags, str(file.at(("sources", source))))
 
 
 def _documented(file: FileReader, kind: str) -> dict[str, Documented]:

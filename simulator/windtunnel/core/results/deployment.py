@@ -40,8 +40,9 @@ class EngineCommand(Result):
     ``options`` is the content of a file beside the command that an argument names (TensorRT-LLM), and
     ``option_keys`` are the keys of the scenario that it expresses. ``replicas`` is the largest number where the entry
     is scaled, and ``least_replicas`` then the smallest. ``resource`` is the name of the devices in Kubernetes; None
-    for processors. ``worker_arguments`` are further ones of the nodes of a replica other than the first; None where
-    the same command on each node does not start a replica on several nodes.
+    for processors. ``node_selector`` has the labels of the nodes that pods need. ``worker_arguments`` are further ones
+    of the nodes of a replica other than the first; None where the same command on each node does not start a replica on
+    several nodes.
     """
 
     name: str
@@ -58,6 +59,7 @@ class EngineCommand(Result):
     nodes_per_replica: int
     resource: str | None
     image: str
+    node_selector: Mapping[str, str] | None = field(default=None, metadata=OPTIONAL)
     port: int
     program: Sequence[str]
     arguments: Sequence[Argument]

@@ -2,61 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from windtunnel.core.results.data import HIDDEN, OPTIONAL, Result
 from windtunnel.core.results.deployment import Deployment
-from windtunnel.core.units import format_quantity
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What a plan optimises: its unit, and the words with which fleets are compared.
-
-    A search minimises. ``inverse``: it minimises devices over throughput, and what is shown is the inverse of that.
-    """
-
-    unit: str
-    less: str
-    """Of a fleet that is better."""
-    more: str
-    least: str
-    inverse: bool = False
-
-    def shown(self, value: float) -> float:
-        """Return the value to show, in ``unit``, for one that a search minimises; also the other way round."""
-        return value if not self.inverse else 1 / value if value else math.inf
-
-    @property
-    def bound(self) -> str:
-        """The words before a value that none can be better than."""
-        return "at most" if self.inverse else "at least"
-
-
-OBJECTIVES: Mapping[str, Objective] = {
-    "cost": Objective("USD/h", "cheaper", "more expensive", "cheapest"),
-    "power": Objective("W", "lower-power", "higher-power", "lowest-power"),
-    "carbon": Objective("kg/h", "lower-carbon", "higher-carbon", "lowest-carbon"),
-    "throughput": Objective("/s per device", "more productive", "less productive", "most productive", inverse=True),
-}
-"""The objectives by name. That of throughput counts output tokens or, where nothing generates, jobs."""
-
-
-def amount(value: float, unit: str) -> str:
-    """Return a value of an objective as text, in its unit."""
-    if not math.isfinite(value):
-        return "nothing measured"
-    if unit == "W":
-        return format_quantity(value, "W")
-    return f"{value:,.2f} {unit}" if unit == "USD/h" else f"{format_significant(value)} {unit}"
-
-
-def format_significant(value: float) -> str:
-    """Return a number with three significant digits and no exponent, such as ``1,230``."""
-    digits = 3 if not value else max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(digits, 9)}f}"
 
 
 @dataclass(frozen=True)
@@ -367,6 +317,32 @@ class Assumptions(Result):
 
 
 @dataclass(frozen=True)
+class ModelInterval(Result):
+    """The 90% interval for the error of the models of a target's value, as ``run`` states it of the same fleet.
+
+    It contains the error of an engine's time to the first token. Numbers are in ``unit``. ``low`` and ``high`` are None
+    where there is no such end: a fleet whose steps are as slow as the models allow may not complete its work.
+    """
+
+    text: str
+    value: float | None
+    low: float | None
+    high: float | None
+    limit: float
+    unit: str
+    comparison: str
+    metric: str
+    statistic: str | None
+    workload: str | None
+
+    @property
+    def within(self) -> bool:
+        """Whether the target is met throughout the interval."""
+        worse = self.high if self.comparison == "<=" else self.low
+        return worse is not None and (worse <= self.limit if self.comparison == "<=" else worse >= self.limit)
+
+
+@dataclass(frozen=True)
 class PriceOfConfidence(Result):
     """The best fleet by value where it does not meet the targets with confidence for its ``doubts``, and what does."""
 
@@ -426,6 +402,8 @@ class Explanation(Result):
     price_of_confidence: PriceOfConfidence | None
     next_cheapest: CheaperFleet | None
     changes: Sequence[ChangeEffect]
+    model_intervals: Sequence[ModelInterval] = ()
+    """Those of the recommended fleet's targets of times of requests; empty where nothing generates tokens."""
     prices: Sequence[PriceEffect] = ()
     """Empty unless the objective is the cost."""
     assumptions: Assumptions | None = None
@@ -588,5 +566,9 @@ class PlanResult(Result):
     scenario: Mapping[str, object]
     versions: Mapping[str, str]
     has_continuous_batches: bool = field(metadata=HIDDEN)
+    further: int = field(metadata=HIDDEN)
+    """The number of runs of a fleet of which one run gives a target no interval."""
+    changes: Sequence[str]
+    """The ``PATH=VALUE`` of ``--set`` that make the scenario that of the recommended fleet; empty without one."""
     listed: Sequence[int] = field(metadata=HIDDEN)
     """The indices of the fleets that text and report list."""

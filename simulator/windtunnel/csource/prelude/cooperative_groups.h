@@ -83,6 +83,7 @@ __WT_D__ thread_group tiled_partition(const thread_group &parent, unsigned n) {
 }
 struct coalesced_group {
   unsigned lanes;
+  __device__ unsigned mask() const { return lanes; }
   __device__ void sync() const { __syncwarp(lanes); }
   __device__ unsigned size() const { return __popc(lanes); }
   __device__ unsigned num_threads() const { return __popc(lanes); }
@@ -114,15 +115,15 @@ struct coalesced_group {
   __device__ int all(int p) const { return __all_sync(lanes, p); }
 };
 __WT_D__ coalesced_group coalesced_threads() { coalesced_group g; g.lanes = __activemask(); return g; }
-template <typename G> static inline __device__ coalesced_group binary_partition(const G &, bool p) {
-  unsigned active = __activemask(), with = __ballot_sync(active, p);
+template <typename G> static inline __device__ coalesced_group binary_partition(const G &parent, bool p) {
+  unsigned with = __ballot_sync(parent.mask(), p);
   coalesced_group g;
-  g.lanes = p ? with : active & ~with;
+  g.lanes = p ? with : parent.mask() & ~with;
   return g;
 }
-template <typename G, typename T> static inline __device__ coalesced_group labeled_partition(const G &, T label) {
+template <typename G, typename T> static inline __device__ coalesced_group labeled_partition(const G &parent, T label) {
   coalesced_group g;
-  g.lanes = __match_any_sync(__activemask(), label);
+  g.lanes = __match_any_sync(parent.mask(), label);
   return g;
 }
 template <typename G> static inline __device__ unsigned thread_rank(const G &group) { return group.thread_rank(); }

@@ -87,11 +87,28 @@ __WT_D__ unsigned long long globaltimer() { return __wt_clock(); }
 /* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
 #ifndef __requires
 #define __requires(...)
+#define __global_requires(...)
 #define __ensures(...)
+#define __global_ensures(...)
 #define __invariant(...)
 #define __global_invariant(...)
+#define __candidate_invariant(...)
+#define __candidate_global_invariant(...)
+#define __function_wide_invariant(...)
+#define __function_wide_candidate_invariant(...)
+#define __barrier_invariant(...)
+#define __barrier_invariant_1(...)
+#define __barrier_invariant_2(...)
+#define __barrier_invariant_binary(...)
 #define __assume(...)
+#define __global_assume(...)
+#define __axiom(...)
+#define __reads_from(...)
+#define __reads_from_local(...)
+#define __writes_to(...)
+#define __non_temporal(...)
 #endif
+#define __global_assert(e) assert(e)
 #define __assert(e) assert(e)
 #define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
 #define static_assert_(...)
@@ -151,16 +168,18 @@ __WT_S(float) __WT_S(double)
 __device__ int __all_sync(unsigned mask, int predicate);
 __device__ int __any_sync(unsigned mask, int predicate);
 __device__ unsigned __ballot_sync(unsigned mask, int predicate);
-__WT_D__ int __all(int p) { return __all_sync(0xffffffffu, p); }
-__WT_D__ int __any(int p) { return __any_sync(0xffffffffu, p); }
-__WT_D__ unsigned __ballot(int p) { return __ballot_sync(0xffffffffu, p); }
 __WT_D__ unsigned __activemask() { return __wt_active(); }
+__WT_D__ int __all(int p) { return __all_sync(__wt_active(), p); }
+__WT_D__ int __any(int p) { return __any_sync(__wt_active(), p); }
+__WT_D__ unsigned __ballot(int p) { return __ballot_sync(__wt_active(), p); }
 __WT_D__ unsigned __lanemask_lt() { return (1u << __wt_lane()) - 1u; }
+/* A lane, or the own one if a mask does not name it. */
+__WT_D__ int __wt_named(unsigned mask, int lane) { return mask >> lane & 1u ? lane : __wt_lane(); }
 #define __WT_MATCH(T) \
   __WT_D__ unsigned __match_any_sync(unsigned mask, T value) { \
     unsigned found = 0; \
     for (int k = 0; k < 32; ++k) { \
-      T other = __shfl_sync(mask, value, k); \
+      T other = __shfl_sync(mask, value, __wt_named(mask, k)); \
       if ((mask >> k & 1u) && other == value) found |= 1u << k; \
     } \
     return found; \
@@ -175,7 +194,7 @@ __WT_MATCH(int) __WT_MATCH(unsigned) __WT_MATCH(long long) __WT_MATCH(unsigned l
   __WT_D__ T __reduce_##NAME##_sync(unsigned mask, T value) { \
     T a = value; \
     for (int k = 0; k < 32; ++k) { \
-      T b = __shfl_sync(mask, value, k); \
+      T b = __shfl_sync(mask, value, __wt_named(mask, k)); \
       if ((mask >> k & 1u) && k != __wt_lane()) a = E; \
     } \
     return a; \
@@ -184,6 +203,15 @@ __WT_REDUCE(add, int, a + b) __WT_REDUCE(add, unsigned, a + b)
 __WT_REDUCE(min, int, (a < b ? a : b)) __WT_REDUCE(min, unsigned, (a < b ? a : b))
 __WT_REDUCE(max, int, (a > b ? a : b)) __WT_REDUCE(max, unsigned, (a > b ? a : b))
 __WT_REDUCE(and, unsigned, a & b) __WT_REDUCE(or, unsigned, a | b) __WT_REDUCE(xor, unsigned, a ^ b)
+
+/* Memory from the heap of the device: one object of 1 MiB, of which nothing is given back */
+__device__ __align__(16) unsigned char __wt_heap[1 << 20];
+__device__ unsigned long long __wt_heap_used;
+__WT_D__ void *malloc(size_t size) {
+  unsigned long long whole = (size + 15) / 16 * 16, at = atomicAdd(&__wt_heap_used, whole);
+  return at + whole <= sizeof(__wt_heap) ? (void *)(__wt_heap + at) : (void *)0;
+}
+__WT_D__ void free(void *) {}
 
 /* Bits and integers */
 #define __WT_I(T, NAME, ...) __host__ __device__ T NAME(__VA_ARGS__);
@@ -210,6 +238,8 @@ __WT_D__ unsigned __sad(int a, int b, unsigned c) { return (a > b ? (unsigned)a 
 __WT_D__ unsigned __usad(unsigned a, unsigned b, unsigned c) { return (a > b ? a - b : b - a) + c; }
 __WT_D__ int __hadd(int a, int b) { return (int)(((long long)a + b) >> 1); }
 __WT_D__ int __rhadd(int a, int b) { return (int)(((long long)a + b + 1) >> 1); }
+__WT_D__ unsigned __uhadd(unsigned a, unsigned b) { return (unsigned)(((unsigned long long)a + b) >> 1); }
+__WT_D__ unsigned __urhadd(unsigned a, unsigned b) { return (unsigned)(((unsigned long long)a + b + 1) >> 1); }
 __WT_D__ double __hiloint2double(int high, int low) { return __longlong_as_double((long long)high << 32 | (unsigned)low); }
 __WT_D__ int __double2hiint(double v) { return (int)(__double_as_longlong(v) >> 32); }
 __WT_D__ int __double2loint(double v) { return (int)__double_as_longlong(v); }
@@ -221,6 +251,46 @@ __WT_D__ unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
   for (int k = 0; k < 32; k += 8) c += (a >> k & 255u) * (b >> k & 255u);
   return c;
 }
+__WT_D__ int __dp2a_lo(int a, int b, int c) { return c + (short)a * (signed char)b + (a >> 16) * (signed char)(b >> 8); }
+__WT_D__ int __dp2a_hi(int a, int b, int c) { return __dp2a_lo(a, b >> 16, c); }
+__WT_D__ unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) { return c + (a & 0xffffu) * (b & 255u) + (a >> 16) * (b >> 8 & 255u); }
+__WT_D__ unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c) { return __dp2a_lo(a, b >> 16, c); }
+/* Instructions on four bytes or two halves of a word. The expressions are of the parts a and b, as int. */
+#define __WT_PARTS(NAME, N, T, E) \
+  __WT_D__ unsigned NAME(unsigned x, unsigned y) { \
+    unsigned result = 0u; \
+    for (int k = 0; k < 32; k += N) { int a = (T)(x >> k), b = (T)(y >> k); result |= ((unsigned)(E) & (0xffffffffu >> (32 - N))) << k; } \
+    return result; \
+  }
+#define __WT_PART(NAME, N, T, E) \
+  __WT_D__ unsigned NAME(unsigned x) { \
+    unsigned result = 0u; \
+    for (int k = 0; k < 32; k += N) { int a = (T)(x >> k); result |= ((unsigned)(E) & (0xffffffffu >> (32 - N))) << k; } \
+    return result; \
+  }
+#define __WT_CUT(V, LOW, HIGH) ((V) < (LOW) ? (LOW) : (V) > (HIGH) ? (HIGH) : (V))
+#define __WT_SIMD1(C, N, S, U, LOW, HIGH, MOST) \
+  __WT_PARTS(__vadd##C, N, U, a + b) __WT_PARTS(__vsub##C, N, U, a - b) \
+  __WT_PARTS(__vaddss##C, N, S, __WT_CUT(a + b, LOW, HIGH)) __WT_PARTS(__vaddus##C, N, U, __WT_CUT(a + b, 0, MOST)) \
+  __WT_PARTS(__vsubss##C, N, S, __WT_CUT(a - b, LOW, HIGH)) __WT_PARTS(__vsubus##C, N, U, __WT_CUT(a - b, 0, MOST)) \
+  __WT_PARTS(__vavgs##C, N, S, (a + b + (a + b >= 0)) >> 1) __WT_PARTS(__vavgu##C, N, U, (a + b + 1) >> 1) \
+  __WT_PARTS(__vhaddu##C, N, U, (a + b) >> 1) __WT_PARTS(__vmaxs##C, N, S, a > b ? a : b) \
+  __WT_PARTS(__vmaxu##C, N, U, a > b ? a : b) __WT_PARTS(__vmins##C, N, S, a < b ? a : b) \
+  __WT_PARTS(__vminu##C, N, U, a < b ? a : b) __WT_PARTS(__vabsdiffs##C, N, S, a > b ? a - b : b - a) \
+  __WT_PARTS(__vabsdiffu##C, N, U, a > b ? a - b : b - a) \
+  __WT_PART(__vneg##C, N, S, -a) __WT_PART(__vabs##C, N, S, a < 0 ? -a : a) \
+  __WT_PART(__vnegss##C, N, S, __WT_CUT(-a, LOW, HIGH)) __WT_PART(__vabsss##C, N, S, __WT_CUT(a < 0 ? -a : a, LOW, HIGH)) \
+  __WT_SIMD2(C, N, U, eq, ==) __WT_SIMD2(C, N, U, ne, !=) __WT_SIMD2(C, N, U, ltu, <) __WT_SIMD2(C, N, U, leu, <=) \
+  __WT_SIMD2(C, N, U, gtu, >) __WT_SIMD2(C, N, U, geu, >=) __WT_SIMD2(C, N, S, lts, <) __WT_SIMD2(C, N, S, les, <=) \
+  __WT_SIMD2(C, N, S, gts, >) __WT_SIMD2(C, N, S, ges, >=) __WT_SAD(__vsads##C, N, S) __WT_SAD(__vsadu##C, N, U)
+#define __WT_SIMD2(C, N, T, NAME, OP) __WT_PARTS(__vcmp##NAME##C, N, T, a OP b ? -1 : 0) __WT_PARTS(__vset##NAME##C, N, T, a OP b ? 1 : 0)
+#define __WT_SAD(NAME, N, T) \
+  __WT_D__ unsigned NAME(unsigned x, unsigned y) { \
+    unsigned sum = 0u; \
+    for (int k = 0; k < 32; k += N) { int a = (T)(x >> k), b = (T)(y >> k); sum += (unsigned)(a > b ? a - b : b - a); } \
+    return sum; \
+  }
+__WT_SIMD1(4, 8, signed char, unsigned char, -128, 127, 255) __WT_SIMD1(2, 16, short, unsigned short, -32768, 32767, 65535)
 __WT_D__ unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
   unsigned long long both = (unsigned long long)y << 32 | x;
   unsigned result = 0;
@@ -264,10 +334,15 @@ __host__ __device__ int abs(int); __host__ __device__ long abs(long); __host__ _
 __host__ __device__ long labs(long); __host__ __device__ long long llabs(long long);
 
 /* Mathematics */
+/* As in C++, an integer is a double to these functions, and so are two numbers of different types. */
+template <bool B> struct __wt_double {}; template <> struct __wt_double<true> { typedef double type; };
 #define __WT_M1(NAME) __host__ __device__ double NAME(double); __host__ __device__ float NAME##f(float); \
-  __host__ __device__ float NAME(float);
+  __host__ __device__ float NAME(float); \
+  template <typename T> __WT_D__ typename __wt_double<__is_integral(T)>::type NAME(T x) { return NAME((double)x); }
 #define __WT_M2(NAME) __host__ __device__ double NAME(double, double); __host__ __device__ float NAME##f(float, float); \
-  __host__ __device__ float NAME(float, float);
+  __host__ __device__ float NAME(float, float); \
+  template <typename A, typename B> \
+  __WT_D__ typename __wt_double<__is_arithmetic(A) && __is_arithmetic(B)>::type NAME(A a, B b) { return NAME((double)a, (double)b); }
 __WT_M1(sqrt) __WT_M1(exp) __WT_M1(exp2) __WT_M1(exp10) __WT_M1(expm1) __WT_M1(log) __WT_M1(log2) __WT_M1(log10) __WT_M1(log1p)
 __WT_M1(sin) __WT_M1(cos) __WT_M1(tan) __WT_M1(asin) __WT_M1(acos) __WT_M1(atan) __WT_M1(sinh) __WT_M1(cosh) __WT_M1(tanh)
 __WT_M1(asinh) __WT_M1(acosh) __WT_M1(atanh) __WT_M1(floor) __WT_M1(ceil) __WT_M1(trunc) __WT_M1(rint) __WT_M1(round)
@@ -278,10 +353,8 @@ __WT_M2(pow) __WT_M2(atan2) __WT_M2(fmod) __WT_M2(copysign) __WT_M2(hypot) __WT_
 __WT_M2(nextafter) __WT_M2(remainder)
 __WT_D__ float pow(float x, int n) { return pow(x, (float)n); }
 __WT_D__ double pow(double x, int n) { return pow(x, (double)n); }
-__WT_D__ double pow(int x, int n) { return pow((double)x, (double)n); }
-__WT_D__ double pow(float x, double n) { return pow((double)x, n); }
-__WT_D__ double pow(double x, float n) { return pow(x, (double)n); }
-__WT_D__ double sqrt(int x) { return sqrt((double)x); }
+__WT_D__ float normcdfinvf(float x) { return -1.41421356f * erfcinvf(2.0f * x); }
+__WT_D__ double normcdfinv(double x) { return -1.4142135623730951 * erfcinv(2.0 * x); }
 __WT_D__ float abs(float x) { return fabsf(x); }
 __WT_D__ double abs(double x) { return fabs(x); }
 __host__ __device__ double fma(double, double, double); __host__ __device__ float fmaf(float, float, float);
@@ -303,6 +376,8 @@ __WT_D__ int ilogb(double x) { return x == 0.0 ? -2147483647 - 1 : x - x == 0.0 
 __host__ __device__ float modff(float, float *); __host__ __device__ double modf(double, double *);
 __host__ __device__ long lrintf(float); __host__ __device__ long lrint(double); __host__ __device__ long lroundf(float);
 __host__ __device__ long lround(double); __host__ __device__ long long llrintf(float); __host__ __device__ long long llroundf(float);
+__WT_D__ long long llrint(double x) { return lrint(x); }
+__WT_D__ long long llround(double x) { return lround(x); }
 #define __WT_T(NAME) __host__ __device__ bool NAME(float); __host__ __device__ bool NAME(double);
 __WT_T(isnan) __WT_T(isinf) __WT_T(isfinite) __WT_T(signbit)
 extern "C" {
@@ -312,26 +387,89 @@ __WT_I(float, __powf, float, float)
 #define __WT_R(M) \
   __WT_I(float, __fadd_##M, float, float) __WT_I(float, __fsub_##M, float, float) __WT_I(float, __fmul_##M, float, float) \
   __WT_I(float, __fdiv_##M, float, float) __WT_I(float, __fsqrt_##M, float) __WT_I(float, __frcp_##M, float) \
-  __WT_I(float, __fmaf_##M, float, float, float) __WT_I(double, __dadd_##M, double, double) \
-  __WT_I(double, __dsub_##M, double, double) __WT_I(double, __dmul_##M, double, double) __WT_I(double, __ddiv_##M, double, double) \
-  __WT_I(double, __dsqrt_##M, double) __WT_I(double, __fma_##M, double, double, double) \
+  __WT_I(float, __fmaf_##M, float, float, float) \
   __WT_I(int, __float2int_##M, float) __WT_I(unsigned, __float2uint_##M, float) __WT_I(long long, __float2ll_##M, float) \
   __WT_I(int, __double2int_##M, double) __WT_I(unsigned, __double2uint_##M, double) __WT_I(long long, __double2ll_##M, double) \
   __WT_I(float, __double2float_##M, double) __WT_I(float, __int2float_##M, int) __WT_I(float, __uint2float_##M, unsigned) \
   __WT_I(float, __ll2float_##M, long long) __WT_I(double, __ll2double_##M, long long)
 __WT_R(rn) __WT_R(rz) __WT_R(ru) __WT_R(rd)
+__WT_I(double, __dadd_rn, double, double) __WT_I(double, __dsub_rn, double, double) __WT_I(double, __dmul_rn, double, double)
+__WT_I(double, __ddiv_rn, double, double) __WT_I(double, __dsqrt_rn, double) __WT_I(double, __fma_rn, double, double, double)
 }
+/* Doubles rounded in a direction: the nearest one, moved by the sign of its error, which is exact short of overflow. */
+__WT_D__ double __wt_rz(double r, double error) { return (r > 0.0 && error < 0.0) || (r < 0.0 && error > 0.0) ? nextafter(r, 0.0) : r; }
+__WT_D__ double __wt_ru(double r, double error) { return error > 0.0 ? nextafter(r, __builtin_inf()) : r; }
+__WT_D__ double __wt_rd(double r, double error) { return error < 0.0 ? nextafter(r, -__builtin_inf()) : r; }
+__WT_D__ double __wt_sum_error(double a, double b, double sum) {
+  double c = __dsub_rn(sum, a);
+  return __dadd_rn(__dsub_rn(a, __dsub_rn(sum, c)), __dsub_rn(b, c));
+}
+__WT_D__ double __wt_fma_error(double a, double b, double c, double r) {
+  double product = __dmul_rn(a, b), low = __fma_rn(a, b, -product), x = __dadd_rn(c, low), y = __wt_sum_error(c, low, x);
+  double z = __dadd_rn(product, x);
+  return __dadd_rn(__dadd_rn(__dsub_rn(z, r), __wt_sum_error(product, x, z)), y);
+}
+#define __WT_RD(M) \
+  __WT_D__ double __dadd_##M(double a, double b) { double r = __dadd_rn(a, b); return __wt_##M(r, __wt_sum_error(a, b, r)); } \
+  __WT_D__ double __dsub_##M(double a, double b) { return __dadd_##M(a, -b); } \
+  __WT_D__ double __dmul_##M(double a, double b) { double r = __dmul_rn(a, b); return __wt_##M(r, __fma_rn(a, b, -r)); } \
+  __WT_D__ double __ddiv_##M(double a, double b) { \
+    double r = __ddiv_rn(a, b), rest = __fma_rn(-r, b, a); return __wt_##M(r, b < 0.0 ? -rest : rest); \
+  } \
+  __WT_D__ double __dsqrt_##M(double a) { double r = __dsqrt_rn(a); return __wt_##M(r, __fma_rn(-r, r, a)); } \
+  __WT_D__ double __drcp_##M(double a) { return __ddiv_##M(1.0, a); } \
+  __WT_D__ double __fma_##M(double a, double b, double c) { double r = __fma_rn(a, b, c); return __wt_##M(r, __wt_fma_error(a, b, c, r)); }
+__WT_RD(rz) __WT_RD(ru) __WT_RD(rd)
+__WT_D__ double __drcp_rn(double a) { return __ddiv_rn(1.0, a); }
 __WT_D__ double __int2double_rn(int x) { return x; }
 __WT_D__ double __uint2double_rn(unsigned x) { return x; }
+__WT_D__ double __ull2double_rn(unsigned long long x) { return (double)x; }
+__WT_D__ float __ull2float_rn(unsigned long long x) { return (float)x; }
+__WT_D__ unsigned long long __float2ull_rz(float x) { return (unsigned long long)x; }
+__WT_D__ unsigned long long __float2ull_rn(float x) { return (unsigned long long)rintf(x); }
+__WT_D__ unsigned long long __float2ull_rd(float x) { return (unsigned long long)floorf(x); }
+__WT_D__ unsigned long long __float2ull_ru(float x) { return (unsigned long long)ceilf(x); }
+__WT_D__ unsigned long long __double2ull_rz(double x) { return (unsigned long long)x; }
+__WT_D__ unsigned long long __double2ull_rn(double x) { return (unsigned long long)rint(x); }
+__WT_D__ unsigned long long __double2ull_rd(double x) { return (unsigned long long)floor(x); }
+__WT_D__ unsigned long long __double2ull_ru(double x) { return (unsigned long long)ceil(x); }
+#define __builtin_popcount __popc
+#define __builtin_popcountll __popcll
+#define __builtin_clz __clz
+#define __builtin_clzll __clzll
+#define __builtin_ffs __ffs
+#define __builtin_ffsll __ffsll
+#define __builtin_ctz(x) (__ffs(x) - 1)
+#define __builtin_ctzll(x) (__ffsll(x) - 1)
+#define __builtin_bswap32(x) __byte_perm(x, 0u, 0x0123u)
+#define __builtin_memcpy memcpy
+#define __builtin_memset memset
+__WT_D__ int memcmp(const void *a, const void *b, size_t size) {
+  const unsigned char *p = (const unsigned char *)a, *q = (const unsigned char *)b;
+  for (size_t i = 0; i < size; ++i) if (p[i] != q[i]) return (int)p[i] - (int)q[i];
+  return 0;
+}
+__WT_D__ size_t strlen(const char *text) { size_t n = 0; while (text[n]) ++n; return n; }
+__WT_D__ int strcmp(const char *a, const char *b) {
+  size_t i = 0;
+  while (a[i] && a[i] == b[i]) ++i;
+  return (int)(unsigned char)a[i] - (int)(unsigned char)b[i];
+}
+__WT_D__ void sincospif(float x, float *s, float *c) { *s = sinpif(x); *c = cospif(x); }
+__WT_D__ void sincospi(double x, double *s, double *c) { *s = sinpi(x); *c = cospi(x); }
+__WT_D__ float norm4df(float a, float b, float c, float d) { return sqrtf(a * a + b * b + c * c + d * d); }
+__WT_D__ float rnorm4df(float a, float b, float c, float d) { return 1.0f / norm4df(a, b, c, d); }
+__WT_D__ float scalblnf(float x, long n) { return ldexpf(x, (int)n); }
 __WT_D__ float fdividef(float a, float b) { return a / b; }
 __WT_D__ float __fdividef(float a, float b) { return a / b; }
 __WT_D__ float __frsqrt_rn(float x) { return rsqrtf(x); }
 __WT_D__ float rhypotf(float a, float b) { return 1.0f / hypotf(a, b); }
 __WT_D__ double rhypot(double a, double b) { return 1.0 / hypot(a, b); }
 __WT_D__ double norm3d(double a, double b, double c) { return sqrt(a * a + b * b + c * c); }
-__WT_D__ float norm4df(float a, float b, float c, float d) { return sqrtf(a * a + b * b + c * c + d * d); }
 __WT_D__ float rnorm3df(float a, float b, float c) { return 1.0f / sqrtf(a * a + b * b + c * c); }
 __WT_D__ float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
+
+#include "ptx.h"
 
 /* Loads through caches, and state spaces */
 template <typename T> static inline __device__ T __ldg(const T *at) { return *at; }
@@ -339,7 +477,11 @@ template <typename T> static inline __device__ T __ldcg(const T *at) { return *a
 template <typename T> static inline __device__ T __ldca(const T *at) { return *at; }
 template <typename T> static inline __device__ T __ldcs(const T *at) { return *at; }
 template <typename T> static inline __device__ void __stcg(T *at, T value) { *at = value; }
+template <typename T> static inline __device__ T __ldlu(const T *at) { return *at; }
+template <typename T> static inline __device__ T __ldcv(const T *at) { return *at; }
 template <typename T> static inline __device__ void __stcs(T *at, T value) { *at = value; }
+template <typename T> static inline __device__ void __stwb(T *at, T value) { *at = value; }
+template <typename T> static inline __device__ void __stwt(T *at, T value) { *at = value; }
 #define INFINITY (__builtin_inff())
 #define NAN (__builtin_nanf(""))
 #define CUDART_INF_F (__builtin_inff())
@@ -349,6 +491,30 @@ template <typename T> static inline __device__ void __stcs(T *at, T value) { *at
 #define CUDART_PI 3.1415926535897931e+0
 #define M_PI 3.14159265358979323846
 #define M_E 2.7182818284590452354
+#define M_LOG2E 1.4426950408889634074
+#define M_LOG10E 0.43429448190325182765
+#define M_LN2 0.69314718055994530942
+#define M_LN10 2.30258509299404568402
+#define M_PI_2 1.57079632679489661923
+#define M_PI_4 0.78539816339744830962
+#define M_1_PI 0.31830988618379067154
+#define M_2_PI 0.63661977236758134308
+#define M_2_SQRTPI 1.12837916709551257390
+#define M_SQRT2 1.41421356237309504880
+#define M_SQRT1_2 0.70710678118654752440
+#define HUGE_VAL (__builtin_huge_val())
+#define HUGE_VALF (__builtin_huge_valf())
+#define FLT_DIG 6
+#define FLT_MANT_DIG 24
+#define FLT_RADIX 2
+#define FLT_MIN_EXP (-125)
+#define FLT_MAX_EXP 128
+#define FLT_MAX_10_EXP 38
+#define DBL_DIG 15
+#define DBL_MANT_DIG 53
+#define DBL_MIN_EXP (-1021)
+#define DBL_MAX_EXP 1024
+#define DBL_MAX_10_EXP 308
 #define FLT_MAX 3.402823466e+38f
 #define FLT_MIN 1.175494351e-38f
 #define FLT_EPSILON 1.192092896e-07f
@@ -367,9 +533,29 @@ template <typename T> static inline __device__ void __stcs(T *at, T value) { *at
 #define LLONG_MAX 9223372036854775807ll
 #define LLONG_MIN (-9223372036854775807ll - 1)
 #define ULLONG_MAX 18446744073709551615ull
-#define UINT64_MAX 18446744073709551615ul
+#define LONG_MIN (-9223372036854775807l - 1)
+#define CHAR_MAX 127
+#define CHAR_MIN (-128)
+#define SCHAR_MAX 127
+#define SCHAR_MIN (-128)
+#define UCHAR_MAX 255
+#define UINT8_MAX 255
+#define UINT16_MAX 65535
 #define UINT32_MAX 4294967295u
+#define UINT64_MAX 18446744073709551615ul
+#define INT8_MAX 127
+#define INT8_MIN (-128)
+#define INT16_MAX 32767
+#define INT16_MIN (-32768)
 #define INT32_MAX 2147483647
+#define INT32_MIN (-2147483647 - 1)
+#define INT64_MAX 9223372036854775807l
+#define INT64_MIN (-9223372036854775807l - 1)
+#define UINTPTR_MAX UINT64_MAX
+#define SIZE_MAX UINT64_MAX
+#define RAND_MAX 2147483647
+#define EXIT_SUCCESS 0
+#define EXIT_FAILURE 1
 
 /* Textures and surfaces */
 enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat };
@@ -438,6 +624,65 @@ template <typename T> __host__ __device__ constexpr remove_reference_t<T> &&move
 template <typename T> __host__ __device__ const T &min(const T &a, const T &b) { return b < a ? b : a; }
 template <typename T> __host__ __device__ const T &max(const T &a, const T &b) { return a < b ? b : a; }
 template <typename T> __host__ __device__ void swap(T &a, T &b) { T c = a; a = b; b = c; }
+template <typename T> __host__ __device__ constexpr const T &clamp(const T &v, const T &low, const T &high) { return v < low ? low : high < v ? high : v; }
+template <typename A, typename B> struct pair {
+  A first; B second;
+  pair() = default;
+  __host__ __device__ pair(const A &a, const B &b) : first(a), second(b) {}
+};
+template <typename A, typename B> __host__ __device__ pair<A, B> make_pair(A a, B b) { return pair<A, B>(a, b); }
+template <typename T, size_t N> struct array {
+  T elements[N];
+  __host__ __device__ T &operator[](size_t i) { return elements[i]; }
+  __host__ __device__ const T &operator[](size_t i) const { return elements[i]; }
+  __host__ __device__ constexpr size_t size() const { return N; }
+  __host__ __device__ T *data() { return elements; }
+  __host__ __device__ T *begin() { return elements; }
+  __host__ __device__ T *end() { return elements + N; }
+};
+template <typename T> using remove_const_t = typename remove_const<T>::type;
+template <typename T> struct remove_volatile { typedef T type; }; template <typename T> struct remove_volatile<volatile T> { typedef T type; };
+template <typename T> struct remove_cv { typedef typename remove_volatile<typename remove_const<T>::type>::type type; };
+template <typename T> using remove_cv_t = typename remove_cv<T>::type;
+template <typename T> struct remove_pointer { typedef T type; }; template <typename T> struct remove_pointer<T *> { typedef T type; };
+template <typename T> struct remove_pointer<T *const> { typedef T type; };
+template <typename T> using remove_pointer_t = typename remove_pointer<T>::type;
+template <typename T> struct decay { typedef remove_cv_t<remove_reference_t<T>> type; };
+template <typename T> using decay_t = typename decay<T>::type;
+template <bool B> using bool_constant = integral_constant<bool, B>;
+#define __WT_TRAIT(NAME, E) template <typename T> struct NAME : integral_constant<bool, E> {}; \
+  template <typename T> inline constexpr bool NAME##_v = NAME<T>::value;
+__WT_TRAIT(is_arithmetic, __is_arithmetic(T)) __WT_TRAIT(is_unsigned, __is_unsigned(T)) __WT_TRAIT(is_void, __is_void(T))
+__WT_TRAIT(is_enum, __is_enum(T)) __WT_TRAIT(is_class, __is_class(T)) __WT_TRAIT(is_trivially_copyable, __is_trivially_copyable(T))
+__WT_TRAIT(is_pointer, __is_pointer(T)) __WT_TRAIT(is_const, __is_const(T)) __WT_TRAIT(is_reference, __is_reference(T))
+template <typename T> inline constexpr bool is_integral_v = __is_integral(T);
+template <typename T> inline constexpr bool is_floating_point_v = __is_floating_point(T);
+template <typename T> inline constexpr bool is_signed_v = __is_signed(T);
+template <typename A, typename B> struct is_convertible : integral_constant<bool, __is_convertible_to(A, B)> {};
+template <typename A, typename B> inline constexpr bool is_convertible_v = is_convertible<A, B>::value;
+template <typename A, typename B> struct is_base_of : integral_constant<bool, __is_base_of(A, B)> {};
+template <typename T> struct make_unsigned { typedef T type; }; template <typename T> struct make_signed { typedef T type; };
+#define __WT_SU(S, U) template <> struct make_unsigned<S> { typedef U type; }; template <> struct make_signed<U> { typedef S type; };
+__WT_SU(signed char, unsigned char) __WT_SU(short, unsigned short) __WT_SU(int, unsigned) __WT_SU(long, unsigned long)
+__WT_SU(long long, unsigned long long)
+template <> struct make_unsigned<char> { typedef unsigned char type; };
+template <> struct make_signed<char> { typedef signed char type; };
+template <typename T> using make_unsigned_t = typename make_unsigned<T>::type;
+template <typename T> using make_signed_t = typename make_signed<T>::type;
+template <typename...> using void_t = void;
+#define __WT_FUNCTION(NAME, R, OP) template <typename T = void> struct NAME { __host__ __device__ R operator()(const T &a, const T &b) const { return a OP b; } };
+__WT_FUNCTION(plus, T, +) __WT_FUNCTION(minus, T, -) __WT_FUNCTION(multiplies, T, *) __WT_FUNCTION(divides, T, /)
+__WT_FUNCTION(less, bool, <) __WT_FUNCTION(greater, bool, >) __WT_FUNCTION(equal_to, bool, ==) __WT_FUNCTION(less_equal, bool, <=)
+__WT_FUNCTION(greater_equal, bool, >=) __WT_FUNCTION(bit_and, T, &) __WT_FUNCTION(bit_or, T, |) __WT_FUNCTION(bit_xor, T, ^)
+using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t; using ::uint32_t; using ::int64_t;
+using ::uint64_t; using ::intptr_t; using ::uintptr_t; using ::memcpy; using ::memset; using ::memmove; using ::printf;
+using ::abs; using ::sqrt; using ::exp; using ::exp2; using ::expm1; using ::log; using ::log2; using ::log10; using ::log1p;
+using ::sin; using ::cos; using ::tan; using ::asin; using ::acos; using ::atan; using ::sinh; using ::cosh; using ::tanh;
+using ::asinh; using ::acosh; using ::atanh; using ::floor; using ::ceil; using ::trunc; using ::rint; using ::round;
+using ::nearbyint; using ::fabs; using ::erf; using ::erfc; using ::cbrt; using ::lgamma; using ::tgamma; using ::logb;
+using ::pow; using ::atan2; using ::fmod; using ::copysign; using ::hypot; using ::fmin; using ::fmax; using ::fdim;
+using ::nextafter; using ::remainder; using ::fma; using ::ldexp; using ::frexp; using ::modf; using ::isnan; using ::isinf;
+using ::isfinite; using ::signbit; using ::lrint; using ::lround; using ::llrint; using ::llround; using ::scalbn; using ::ilogb;
 template <typename T> struct numeric_limits;
 #define __WT_L(T, LOW, LEAST, MOST) template <> struct numeric_limits<T> { \
   static constexpr __host__ __device__ T lowest() { return LOW; } static constexpr __host__ __device__ T min() { return LEAST; } \
@@ -451,6 +696,7 @@ __WT_LI(int, INT_MIN, INT_MAX) __WT_LI(unsigned, 0, UINT_MAX) __WT_LI(long, LLON
 __WT_LI(unsigned long, 0, ULONG_MAX) __WT_LI(unsigned long long, 0, ULLONG_MAX) __WT_LI(short, SHRT_MIN, SHRT_MAX)
 __WT_LI(unsigned short, 0, USHRT_MAX) __WT_LI(unsigned char, 0, 255) __WT_LI(signed char, -128, 127) __WT_LI(char, -128, 127)
 }  // namespace std
+namespace cuda { namespace std { using namespace ::std; } }
 
 /* What host functions call, so that they compile. They are never run. */
 typedef int cudaError_t; typedef struct __wt_stream *cudaStream_t; typedef struct __wt_event *cudaEvent_t;
@@ -467,4 +713,4 @@ __WT_H(cudaEventRecord) __WT_H(cudaEventSynchronize) __WT_H(cudaEventElapsedTime
 __WT_H(cudaSetDevice) __WT_H(cudaGetDevice) __WT_H(cudaGetDeviceCount) __WT_H(cudaDeviceReset) __WT_H(cudaLaunchCooperativeKernel)
 __WT_H(cudaFuncSetAttribute) __WT_H(cudaFuncSetCacheConfig) __WT_H(cudaDeviceSetLimit)
 const char *cudaGetErrorString(cudaError_t);
-extern "C" { void *malloc(size_t); void free(void *); void exit(int); int rand(void); void srand(unsigned); int atoi(const char *); }
+extern "C" { void exit(int); int rand(void); void srand(unsigned); int atoi(const char *); }

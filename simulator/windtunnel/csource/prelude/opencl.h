@@ -12,6 +12,8 @@
 #else
 #define __opencl_c_named_address_space_builtins 1
 #endif
+/* The version of the device. */
+#define __OPENCL_VERSION__ 200
 #define __opencl_c_fp64 1
 #define __opencl_c_int64 1
 #define __opencl_c_images 1
@@ -30,15 +32,35 @@ typedef __INTPTR_TYPE__ intptr_t; typedef __UINTPTR_TYPE__ uintptr_t;
   typedef T T##16 __attribute__((ext_vector_type(16)));
 __WT_V(char) __WT_V(uchar) __WT_V(short) __WT_V(ushort) __WT_V(int) __WT_V(uint) __WT_V(long) __WT_V(ulong)
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
+/* What some drivers take. */
+#pragma OPENCL EXTENSION __cl_clang_bitfields : enable
+#pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
 __WT_V(half) __WT_V(float) __WT_V(double)
 /* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
 #ifndef __requires
 #define __requires(...)
+#define __global_requires(...)
 #define __ensures(...)
+#define __global_ensures(...)
 #define __invariant(...)
 #define __global_invariant(...)
+#define __candidate_invariant(...)
+#define __candidate_global_invariant(...)
+#define __function_wide_invariant(...)
+#define __function_wide_candidate_invariant(...)
+#define __barrier_invariant(...)
+#define __barrier_invariant_1(...)
+#define __barrier_invariant_2(...)
+#define __barrier_invariant_binary(...)
 #define __assume(...)
+#define __global_assume(...)
+#define __axiom(...)
+#define __reads_from(...)
+#define __reads_from_local(...)
+#define __writes_to(...)
+#define __non_temporal(...)
 #endif
+#define __global_assert(e) assert(e)
 void __wt_assert_fail(__constant const char *text);
 #define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
 #define __assert(e) assert(e)
@@ -92,6 +114,25 @@ int printf(__constant const char *form, ...);
 #define FLT_DIG 6
 #define FLT_MANT_DIG 24
 #define FLT_RADIX 2
+#define FLT_MAX_EXP 128
+#define FLT_MIN_EXP (-125)
+#define FLT_MAX_10_EXP 38
+#define FLT_MIN_10_EXP (-37)
+#define FP_ILOGB0 (-2147483647 - 1)
+#define FP_ILOGBNAN 2147483647
+#define FP_FAST_FMA 1
+#define FP_FAST_FMAF 1
+#define DBL_DIG 15
+#define DBL_MANT_DIG 53
+#define DBL_MAX_EXP 1024
+#define DBL_MIN_EXP (-1021)
+#define DBL_MAX_10_EXP 308
+#define DBL_MIN_10_EXP (-307)
+#define HALF_DIG 3
+#define HALF_MANT_DIG 11
+#define HALF_MAX 0x1.ffcp15h
+#define HALF_MIN 0x1.0p-14h
+#define HALF_EPSILON 0x1.0p-10h
 #define DBL_MAX 0x1.fffffffffffffp1023
 #define DBL_MIN 0x1.0p-1022
 #define DBL_EPSILON 0x1.0p-52
@@ -127,7 +168,14 @@ int printf(__constant const char *form, ...);
 #define M_PI 3.14159265358979323846264338327950288
 #define M_PI_2 1.57079632679489661923132169163975144
 #define M_PI_4 0.785398163397448309615660845819875721
+#define M_LOG2E 1.44269504088896340735992468100189214
+#define M_LOG10E 0.434294481903251827651128918916605082
 #define M_LN2 0.693147180559945309417232121458176568
+#define M_LN10 2.30258509299404568401799145468436421
+#define M_1_PI 0.318309886183790671537767526745028724
+#define M_2_PI 0.636619772367581343075535053490057448
+#define M_2_SQRTPI 1.12837916709551257389615890312154517
+#define M_SQRT1_2 0.707106781186547524400844362104849039
 #define M_SQRT2 1.41421356237309504880168872420969808
 #define cl_khr_fp64 1
 #define cl_khr_fp16 1
@@ -144,13 +192,26 @@ __WT_ALL0(char) __WT_ALL0(uchar)
 __WT_ALL1(short) __WT_ALL1(ushort) __WT_ALL1(half) __WT_ALL1(char2) __WT_ALL1(uchar2)
 #define __WT_ALL2(T) __WT_AS(T, int) __WT_AS(T, uint) __WT_AS(T, float) __WT_AS(T, char4) __WT_AS(T, uchar4) __WT_AS(T, short2) __WT_AS(T, ushort2) __WT_AS(T, half2) __WT_AS(T, char3) __WT_AS(T, uchar3)
 __WT_ALL2(int) __WT_ALL2(uint) __WT_ALL2(float) __WT_ALL2(char4) __WT_ALL2(uchar4) __WT_ALL2(short2) __WT_ALL2(ushort2) __WT_ALL2(half2) __WT_ALL2(char3) __WT_ALL2(uchar3)
-#define __WT_ALL3(T) __WT_AS(T, long) __WT_AS(T, ulong) __WT_AS(T, double) __WT_AS(T, int2) __WT_AS(T, uint2) __WT_AS(T, float2) __WT_AS(T, short4) __WT_AS(T, ushort4) __WT_AS(T, half4) __WT_AS(T, char8) __WT_AS(T, uchar8) __WT_AS(T, short3) __WT_AS(T, ushort3)
-__WT_ALL3(long) __WT_ALL3(ulong) __WT_ALL3(double) __WT_ALL3(int2) __WT_ALL3(uint2) __WT_ALL3(float2) __WT_ALL3(short4) __WT_ALL3(ushort4) __WT_ALL3(half4) __WT_ALL3(char8) __WT_ALL3(uchar8) __WT_ALL3(short3) __WT_ALL3(ushort3)
-#define __WT_ALL4(T) __WT_AS(T, long2) __WT_AS(T, ulong2) __WT_AS(T, double2) __WT_AS(T, int4) __WT_AS(T, uint4) __WT_AS(T, float4) __WT_AS(T, int3) __WT_AS(T, uint3) __WT_AS(T, float3) __WT_AS(T, short8) __WT_AS(T, ushort8) __WT_AS(T, char16) __WT_AS(T, uchar16)
-__WT_ALL4(long2) __WT_ALL4(ulong2) __WT_ALL4(double2) __WT_ALL4(int4) __WT_ALL4(uint4) __WT_ALL4(float4) __WT_ALL4(int3) __WT_ALL4(uint3) __WT_ALL4(float3) __WT_ALL4(short8) __WT_ALL4(ushort8) __WT_ALL4(char16) __WT_ALL4(uchar16)
-#define __WT_ALL5(T) __WT_AS(T, long4) __WT_AS(T, ulong4) __WT_AS(T, double4) __WT_AS(T, long3) __WT_AS(T, ulong3) __WT_AS(T, double3) __WT_AS(T, int8) __WT_AS(T, uint8) __WT_AS(T, float8) __WT_AS(T, short16) __WT_AS(T, ushort16)
-__WT_ALL5(long4) __WT_ALL5(ulong4) __WT_ALL5(double4) __WT_ALL5(long3) __WT_ALL5(ulong3) __WT_ALL5(double3) __WT_ALL5(int8) __WT_ALL5(uint8) __WT_ALL5(float8) __WT_ALL5(short16) __WT_ALL5(ushort16)
+#define __WT_ALL3(T) __WT_AS(T, half3) __WT_AS(T, long) __WT_AS(T, ulong) __WT_AS(T, double) __WT_AS(T, int2) __WT_AS(T, uint2) __WT_AS(T, float2) __WT_AS(T, short4) __WT_AS(T, ushort4) __WT_AS(T, half4) __WT_AS(T, char8) __WT_AS(T, uchar8) __WT_AS(T, short3) __WT_AS(T, ushort3)
+__WT_ALL3(long) __WT_ALL3(ulong) __WT_ALL3(double) __WT_ALL3(int2) __WT_ALL3(uint2) __WT_ALL3(float2) __WT_ALL3(short4) __WT_ALL3(ushort4) __WT_ALL3(half4) __WT_ALL3(char8) __WT_ALL3(uchar8) __WT_ALL3(short3) __WT_ALL3(ushort3) __WT_ALL3(half3)
+#define __WT_ALL4(T) __WT_AS(T, half8) __WT_AS(T, long2) __WT_AS(T, ulong2) __WT_AS(T, double2) __WT_AS(T, int4) __WT_AS(T, uint4) __WT_AS(T, float4) __WT_AS(T, int3) __WT_AS(T, uint3) __WT_AS(T, float3) __WT_AS(T, short8) __WT_AS(T, ushort8) __WT_AS(T, char16) __WT_AS(T, uchar16)
+__WT_ALL4(long2) __WT_ALL4(ulong2) __WT_ALL4(double2) __WT_ALL4(int4) __WT_ALL4(uint4) __WT_ALL4(float4) __WT_ALL4(int3) __WT_ALL4(uint3) __WT_ALL4(float3) __WT_ALL4(short8) __WT_ALL4(ushort8) __WT_ALL4(char16) __WT_ALL4(uchar16) __WT_ALL4(half8)
+#define __WT_ALL5(T) __WT_AS(T, half16) __WT_AS(T, long4) __WT_AS(T, ulong4) __WT_AS(T, double4) __WT_AS(T, long3) __WT_AS(T, ulong3) __WT_AS(T, double3) __WT_AS(T, int8) __WT_AS(T, uint8) __WT_AS(T, float8) __WT_AS(T, short16) __WT_AS(T, ushort16)
+__WT_ALL5(long4) __WT_ALL5(ulong4) __WT_ALL5(double4) __WT_ALL5(long3) __WT_ALL5(ulong3) __WT_ALL5(double3) __WT_ALL5(int8) __WT_ALL5(uint8) __WT_ALL5(float8) __WT_ALL5(short16) __WT_ALL5(ushort16) __WT_ALL5(half16)
 #define __WT_ALL6(T) __WT_AS(T, long8) __WT_AS(T, ulong8) __WT_AS(T, double8) __WT_AS(T, int16) __WT_AS(T, uint16) __WT_AS(T, float16)
 __WT_ALL6(long8) __WT_ALL6(ulong8) __WT_ALL6(double8) __WT_ALL6(int16) __WT_ALL6(uint16) __WT_ALL6(float16)
 #define __WT_ALL7(T) __WT_AS(T, long16) __WT_AS(T, ulong16) __WT_AS(T, double16)
 __WT_ALL7(long16) __WT_ALL7(ulong16) __WT_ALL7(double16)
+/* Counters of AMD's extension, which atomic_inc and atomic_dec take. */
+#define counter32_t __global uint *
+/* Products of four bytes in a word (cl_khr_integer_dot_product). */
+#define cl_khr_integer_dot_product 1
+#define __opencl_c_integer_dot_product_input_4x8bit_packed 1
+#define __WT_DOT(NAME, R, A, B) \
+  inline R dot_4x8packed_##NAME(uint a, uint b) { \
+    A##4 x = as_##A##4(a); B##4 y = as_##B##4(b); \
+    return (R)x.x * (R)y.x + (R)x.y * (R)y.y + (R)x.z * (R)y.z + (R)x.w * (R)y.w; \
+  } \
+  inline R dot_acc_sat_4x8packed_##NAME(uint a, uint b, R c) { return add_sat(dot_4x8packed_##NAME(a, b), c); }
+__WT_DOT(ss_int, int, char, char) __WT_DOT(su_int, int, char, uchar) __WT_DOT(us_int, int, uchar, char)
+__WT_DOT(uu_uint, uint, uchar, uchar)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import UnsupportedOperationError
-from windtunnel.emulate.numba_cuda import hostmemory, interop, memory, ndarray
+from windtunnel.emulate.common.memory import Allocation
+from windtunnel.emulate.numba_cuda import hostmemory, interop, ndarray
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, MappedNDArray
 
@@ -105,7 +106,7 @@ def _host(shape: Any, dtype: Any, strides: Any, order: str, kind: Any, stream: A
 def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C") -> np.ndarray:
     """Allocate a page-locked array of the host."""
     if strides is not None:
-        template = DeviceNDArray(shape, strides, dtype, gpu_data=memory.Allocation(0))
+        template = DeviceNDArray(shape, strides, dtype, gpu_data=Allocation(0))
         made = np.ndarray(template.shape, template.dtype, bytearray(max(template._span(), 1)), 0, template.strides)
     else:
         made = np.empty(shape, dtype, order)  # type: ignore[call-overload]

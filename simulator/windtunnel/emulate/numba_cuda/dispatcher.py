@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
 import pickle
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from numba.core.errors import NumbaPerformanceWarning, TypingError
 from numba.core.typing import signature as typing_signature
 from numba.np.numpy_support import from_dtype
 
-from windtunnel.core.errors import LaunchError, UnsupportedOperationError
+from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda import launchconfig
 from windtunnel.emulate.numba_cuda.cudadrv import devices
@@ -102,6 +103,16 @@ class DeviceOverload:
     signature: Any
 
 
+def _check_count(function: Callable[..., Any], given: int) -> None:
+    """Raise TypeError, in Numba's words, for a number of arguments that a kernel does not take."""
+    code, defaults = function.__code__, len(function.__defaults__ or ())
+    least = code.co_argcount - defaults
+    if given > code.co_argcount and not code.co_flags & inspect.CO_VARARGS:
+        raise TypeError(f"too many arguments: expected {code.co_argcount}, got {given}")
+    if given < least:
+        raise TypeError(f"not enough arguments: expected {'at least ' if defaults else ''}{least}, got {given}")
+
+
 class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
     """A kernel or a device function."""
 
@@ -178,6 +189,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
             raise RuntimeError("Cannot compile a device function as a kernel")
         if any(side < 1 for side in blockdim):
             raise ValueError(f"LaunchConfig.block values must be >= 1 (got {blockdim})")
+        _check_count(self.py_func, len(args))
         launch = Launch(stream)
         retr: list[Any] = []
         # As in Numba, the last extension is the outermost.
@@ -194,10 +206,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
             callback(compiled, configuration)
         if any(side < 1 for side in griddim):
             raise CudaAPIError(1, "Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE")
-        try:
-            launch.run(compiled, griddim, blockdim, values, int(sharedmem))
-        except LaunchError as error:
-            raise CudaAPIError(1, f"Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE: {error}") from error
+        launch.run(compiled, griddim, blockdim, values, int(sharedmem))
 
     def _for_values(self, values: tuple[Any, ...]) -> Compiled:
         actual = tuple(type_of(value) for value in values)

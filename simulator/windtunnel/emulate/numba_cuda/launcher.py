@@ -15,12 +15,11 @@ from numba.core import config
 from numba.core.errors import NumbaPerformanceWarning
 
 from windtunnel.core.errors import InputError
-from windtunnel.emulate.common.memory import Allocation as AnyAllocation
+from windtunnel.emulate.common.memory import Allocation
 from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
-from windtunnel.emulate.numba_cuda.memory import Allocation
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
 from windtunnel.emulate.numba_cuda.types import nb, numba_number
 from windtunnel.language import ir
@@ -213,8 +212,9 @@ class Launch:
             kind, pair = np.dtype(f"u{width}"), (dtype.itemsize // width,)
         memory = value.allocation
         if argument.layout == "A":
-            unit = argument.unit or dtype.itemsize
-            kind = np.dtype(f"u{unit}") if argument.unit else kind
+            unit = np.dtype(argument.unit or dtype).itemsize
+            if argument.unit:
+                kind, pair = np.dtype(argument.unit), ()
             buffer, count = self._buffer(memory, kind, pair, unit)
             steps = [stride // unit for stride in value.strides]
             if value.offset % unit or any(stride % unit for stride in value.strides):
@@ -238,9 +238,7 @@ class Launch:
         _same_elements(raw, kind.itemsize)
         return [Buffer(self.accelerator, raw, (*(shape or (1,)), *pair), kind)]
 
-    def _buffer(
-        self, memory: AnyAllocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int
-    ) -> tuple[Any, int]:
+    def _buffer(self, memory: Allocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int) -> tuple[Any, int]:
         if memory.buffer is None:
             memory = Allocation(max(itemsize, 8))
             self.held.append(memory)

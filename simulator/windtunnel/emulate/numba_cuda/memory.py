@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from windtunnel.core.errors import DeviceOutOfMemory
-from windtunnel.emulate.common import memory
+from windtunnel.emulate.common.memory import Allocation
 from windtunnel.emulate.numba_cuda.cudadrv import devices
-from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
-from windtunnel.runtime.interface import MemoryKind
-
-
-class Allocation(memory.Allocation):
-    """Memory of a device, which is freed when nothing refers to it any more."""
-
-    def __init__(self, size: int, kind: MemoryKind = "device", device: int | None = None) -> None:
-        try:
-            super().__init__(size, kind, device)
-        except DeviceOutOfMemory as error:
-            raise CudaAPIError(2, f"Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY: {error}") from error
 
 
 class MemoryView:
     """A place in the memory of a device, as ``gpu_data``."""
 
-    def __init__(self, allocation: memory.Allocation, offset: int = 0) -> None:
+    def __init__(self, allocation: Allocation, offset: int = 0) -> None:
         self.allocation, self.offset = allocation, offset
 
     def __eq__(self, other: object) -> bool:

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import UnsupportedOperationError
-from windtunnel.emulate.common import memory
 from windtunnel.emulate.common.arrays import DeviceArray, contiguous_strides, set_geometry
-from windtunnel.emulate.common.memory import allocation_at
+from windtunnel.emulate.common.memory import Allocation, allocation_at
 from windtunnel.emulate.numba_cuda import streams
 from windtunnel.emulate.numba_cuda.cudadrv.devices import NO_HANDLES
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array, is_pinned, sentry_contiguous
-from windtunnel.emulate.numba_cuda.memory import Allocation, MemoryView
+from windtunnel.emulate.numba_cuda.memory import MemoryView
 from windtunnel.runtime.buffers import Position
 from windtunnel.runtime.interface import MemoryKind
 
@@ -49,7 +48,7 @@ class DeviceNDArray(DeviceArray):
         if isinstance(gpu_data, MemoryView):
             self.offset += gpu_data.offset
             gpu_data = gpu_data.allocation
-        self.allocation: memory.Allocation = Allocation(self._span(), kind) if gpu_data is None else gpu_data
+        self.allocation: Allocation = Allocation(self._span(), kind) if gpu_data is None else gpu_data
 
     # What it is.
 

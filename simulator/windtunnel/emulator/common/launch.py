@@ -18,6 +18,10 @@ class CodePosition(TypedDict):
     columns: tuple[int, ...]
 
 
+class LockstepStalledError(Exception):
+    """Threads cannot continue in lockstep: they wait for threads that come later, or read what is absent."""
+
+
 @dataclass
 class Launch:
     """The configuration of a launch.

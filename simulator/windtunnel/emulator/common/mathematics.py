@@ -9,8 +9,10 @@ import ml_dtypes
 import numpy as np
 from scipy import special
 
-from windtunnel.emulator.common import special_functions
+from windtunnel.emulator.common import directed_rounding, special_functions
+from windtunnel.emulator.common.fused import fma
 from windtunnel.emulator.common.lanes import Lanes, Value
+from windtunnel.emulator.common.launch import LockstepStalledError
 from windtunnel.emulator.common.symbolic import AffineValue, Ramp, SymbolicValue, materialise
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -47,6 +49,7 @@ power = pow = _elementwise(np.power)  # noqa: A001  the name it has in kernels
 atan2, hypot, fmod, copysign = map(_elementwise, (np.arctan2, np.hypot, np.fmod, np.copysign))
 
 globals().update(special_functions.FUNCTIONS)
+globals().update(directed_rounding.FUNCTIONS)
 
 
 rint, asinh, acosh, atanh, nextafter = map(_elementwise, (np.rint, np.arcsinh, np.arccosh, np.arctanh, np.nextafter))
@@ -67,86 +70,6 @@ def rsqrt(value: Value) -> Any:
     """Return the reciprocal of the square root."""
     value = materialise(value)
     return value.dtype.type(1) / np.sqrt(value)
-
-
-class _FmaBudget:
-    """The numbers that this process computes by `fma` in NumPy; from then on it imports the compiled one."""
-
-    left = 1 << 22
-    """Of float32; a number of float64 counts as 16."""
-
-    @classmethod
-    def is_spent(cls, count: int, size: int) -> bool:
-        """Return whether so many more numbers exceed the budget, and charge them."""
-        cls.left -= count * (16 if size == 8 else 1)
-        return cls.left < 0
-
-
-def fma(a: Value, b: Value, c: Value) -> Any:
-    """Return ``a * b + c``, rounded once. Numbers of 16 bits are computed in float32."""
-    a, b, c = (materialise(v) for v in (a, b, c))
-    if a.dtype.itemsize == 2:
-        return (a.astype(np.float32) * b.astype(np.float32) + c.astype(np.float32)).astype(a.dtype)
-    if _FmaBudget.is_spent(max(np.size(a), np.size(b), np.size(c)), a.dtype.itemsize):
-        from windtunnel.emulator.common import compiled_fma
-
-        return compiled_fma.fma(a, b, c)
-    return _fma_f64(a, b, c) if a.dtype == np.float64 else _fma_f32(a, b, c)
-
-
-def _fma_f32(a: Value, b: Value, c: Value) -> Any:
-    """Return ``a * b + c`` of float32 numbers, by float64: the product is exact, and the sum is rounded to odd."""
-    with np.errstate(all="ignore"):
-        total, error = _two_sum(np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64))
-        return _to_odd(np.asarray(total), np.asarray(error)).astype(np.float32)[()]
-
-
-def _to_odd(total: Value, error: Value) -> Any:
-    """Return rounded sums with their errors as sums rounded to odd, which may be rounded once more.
-
-    An inexact sum whose last bit is 0 becomes its neighbour on the side of the exact sum.
-    """
-    even = (total.view(np.int64) & 1) == 0
-    neighbour = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
-    return np.where((error != 0) & even, neighbour, total)
-
-
-def _fma_f64(a: Value, b: Value, c: Value) -> Any:
-    """Return the correctly rounded ``a * b + c`` of float64 numbers.
-
-    By S. Boldo and G. Melquiond, "Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to
-    Odd", IEEE Transactions on Computers 57(4), 2008. Where its intermediate results leave the range of normal numbers,
-    the product and the sum are rounded separately.
-    """
-    with np.errstate(all="ignore"):
-        product, plain = a * b, a * b + c
-        size = np.abs(product)
-        exact = (size > 2.0**-900) & (size < 2.0**900) & (np.abs(c) < 2.0**900)
-        exact &= (np.abs(a) < 2.0**990) & (np.abs(b) < 2.0**990)
-        high, low = product, _product_error(a, b, product)
-        sum_high, sum_low = _two_sum(c, low)
-        top, rest = _two_sum(high, sum_high)
-        small, error = _two_sum(sum_low, rest)
-        return np.where(exact, top + _to_odd(small, error), plain)[()]
-
-
-def _two_sum(a: Value, b: Value) -> tuple[Value, Value]:
-    """Return the rounded sum and its error (Knuth)."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
-def _product_error(a: Value, b: Value, product: Value) -> Value:
-    """Return the error of a rounded product (Dekker), with factors split into halves of 26 bits (Veltkamp)."""
-
-    def halves(x: Value) -> tuple[Value, Value]:
-        scaled = x * 134217729.0
-        high = scaled - (scaled - x)
-        return high, x - high
-
-    (a_high, a_low), (b_high, b_low) = halves(a), halves(b)
-    return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
 def _divmod(x: Value, y: Value) -> tuple[np.ndarray, np.ndarray]:
@@ -430,21 +353,6 @@ def _by_pi(function: Any) -> Any:
 asinpi, acospi, atanpi, atan2pi = map(_by_pi, (np.arcsin, np.arccos, np.arctan, np.arctan2))
 
 
-def _directed(towards: float | None) -> Any:
-    def function(value: Value) -> Any:
-        wide = np.asarray(materialise(value), np.float64)
-        near = wide.astype(np.float32)
-        target = np.float32(0.0 if towards is None else towards)
-        back = near.astype(np.float64)
-        beyond = np.abs(back) > np.abs(wide) if towards is None else (back < wide if towards > 0 else back > wide)
-        return np.where(beyond, np.nextafter(near, target), near)[()]
-
-    return function
-
-
-f32_rz, f32_ru, f32_rd = map(_directed, (None, np.inf, -np.inf))
-
-
 # Offsets of pointers.
 
 
@@ -529,13 +437,18 @@ def _from_lane(lanes: Lanes, mask: Value, value: Value, source: np.ndarray) -> A
     target = linear - linear % chunk.warp + source
     in_warp = (source >= 0) & (source < chunk.warp) & (target < chunk.threads)
     place = np.where(in_warp, numbers - linear + target, numbers)
-    takes_part = is_active[place]
+    takes_part = is_active[place] & in_warp
     masks = np.asarray(materialise(mask))
     if masks.ndim:
         stated = np.zeros(chunk.size, masks.dtype)
         stated[numbers] = masks
         takes_part &= stated[place] == masks
-    return np.where(in_warp & takes_part, values[place], own)
+    if chunk.launch.checked and not chunk.launch.ignores_partial_warps:
+        bits = masks.astype(np.uint64) >> np.clip(source, 0, 31).astype(np.uint64) & 1
+        takes_part &= (bits == 1) | (source >= 32)
+        if not takes_part[(source >= 0) & (source < chunk.warp)].all():
+            raise LockstepStalledError  # thread by thread, it is seen whether the value is used
+    return np.where(takes_part, values[place], own)
 
 
 def shuffle_index(lanes: Lanes, mask: Value, value: Value, source: Value) -> Any:

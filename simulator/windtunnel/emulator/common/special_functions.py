@@ -73,7 +73,22 @@ def logb(value: Value) -> Any:
     return (np.frexp(x)[1] - 1).astype(x.dtype)[()]
 
 
-normcdf, erfinv = map(_elementwise, (special.ndtr, special.erfinv))
+normcdf, erfinv, erfcx = map(_elementwise, (special.ndtr, special.erfinv, special.erfcx))
+
+
+def jn(order: Value, value: Value) -> Any:
+    """Return the Bessel function of the first kind of a whole order; what is no number for a negative order."""
+    n, x = np.asarray(materialise(order)), np.asarray(materialise(value))
+    found = np.where(np.isinf(x), 0.0, special.jv(n, x.astype(np.float64)))
+    return np.where(n < 0, np.nan, found).astype(x.dtype)[()]
+
+
+def yn(order: Value, value: Value) -> Any:
+    """Return the Bessel function of the second kind of a whole order; what is no number for a negative order."""
+    n, x = np.asarray(materialise(order)), np.asarray(materialise(value))
+    found = np.where(np.isposinf(x), 0.0, special.yn(n, x.astype(np.float64)))
+    with np.errstate(over="ignore"):
+        return np.where(n < 0, np.nan, found).astype(x.dtype)[()]
 
 
 def rcp(value: Value) -> Any:
@@ -93,11 +108,38 @@ def remainder(x: Value, y: Value) -> Any:
     a, b = np.asarray(materialise(x)), np.asarray(materialise(y))
     rest = np.fmod(a, b)
     size, half = np.abs(b), np.abs(rest) * 2
-    quotient_is_odd = np.fmod(np.floor(np.abs(a) / size), 2) == 1
+    quotient_is_odd = np.fmod(np.abs(a), size * a.dtype.type(2)) >= size
     away = (half > size) | ((half == size) & quotient_is_odd)
     made = np.where(away, rest - np.copysign(size, rest), rest)
     made = np.where(np.isinf(b) & np.isfinite(a), a, np.where(made == 0, np.copysign(made, a), made))
     return made.astype(a.dtype)[()]
+
+
+remquo_0 = remainder
+
+
+def remquo_1(x: Value, y: Value) -> Any:
+    """Return the lowest 3 bits of the quotient of IEEE 754's remainder, with its sign; 0 if there is no quotient."""
+    a, b = np.asarray(materialise(x)), np.asarray(materialise(y))
+    with np.errstate(all="ignore"):
+        # fmod is exact, and a rest of at most 8 divisors leaves a quotient that is exact too.
+        eighth = np.abs(b) * b.dtype.type(8)
+        rest = np.where(np.isinf(eighth), np.abs(a), np.fmod(np.abs(a), eighth))
+        bits = np.rint((rest - np.abs(remainder(rest, b)) * np.sign(remainder(rest, b))) / np.abs(b))
+        signed = np.copysign(np.fmod(bits, 8), np.copysign(1, a) * np.copysign(1, b))
+    usable = np.isfinite(a) & np.isfinite(b) & (b != 0)
+    return np.where(usable, signed, 0).astype(np.int32)[()]
+
+
+def byte_perm(x: Value, y: Value, selector: Value) -> Any:
+    """Return four of the eight bytes of two integers, which the low 3 bits of each digit of ``selector`` select."""
+    low, high, chosen = (np.asarray(materialise(one)).astype(np.uint32).astype(np.uint64) for one in (x, y, selector))
+    both = low | high << np.uint64(32)
+    made = np.zeros(np.broadcast_shapes(both.shape, chosen.shape), np.uint64)
+    for byte in range(4):
+        place = chosen >> np.uint64(4 * byte) & np.uint64(7)
+        made |= (both >> place * np.uint64(8) & np.uint64(255)) << np.uint64(8 * byte)
+    return made.astype(np.uint32).view(np.int32)[()]
 
 
 def integer_power(base: Value, exponent: Value) -> Any:

@@ -15,7 +15,7 @@ from windtunnel.emulator.device.memory import EmulatedMemory
 from windtunnel.emulator.device.stream_order import StreamOrder
 from windtunnel.emulator.device.timeline import DeviceTime, Host, Span, StreamTime
 from windtunnel.runtime.buffers import Buffer
-from windtunnel.runtime.codes import Reason, code_of
+from windtunnel.runtime.codes import ErrorKind, Reason, code_of, same_kind
 from windtunnel.runtime.interface import DeviceInfo, Interval
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.limits import limits_of
@@ -81,6 +81,8 @@ class EmulatedDevice:
         """The findings that were raised, in order."""
         self.on_finding: Callable[[Finding], None] | None = None
         """What is told of each finding."""
+        self.error_kind: ErrorKind = same_kind
+        """What replaces the classes of errors by those of another interface, for a program that is written for it."""
         self.duration_scale = 1.0
         """The factor on the duration of work that is enqueued now; see ``scale_durations``."""
         self.rings: list[RunningRing] = []
@@ -99,7 +101,8 @@ class EmulatedDevice:
 
     def error(self, kind: type[Any], operation: str, problem: str, reason: Reason | None = None) -> Any:
         """Return a device error of this device, with the code of its API."""
-        return kind(problem, operation=operation, device=self.info.name, code=code_of(self.info.api, kind, reason))
+        raised = self.error_kind(kind, operation, reason)
+        return raised(problem, operation=operation, device=self.info.name, code=code_of(self.info.api, kind, reason))
 
     def view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """Return memory as an array."""

@@ -14,11 +14,10 @@ import numpy as np
 from windtunnel.core.errors import BarrierDivergence, ChecksSkippedWarning, caller
 from windtunnel.core.spec import Numbers
 from windtunnel.emulator.common.lanes import Lanes
-from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.common.launch import Launch, LockstepStalledError
 from windtunnel.emulator.common.layout import Chunk
 from windtunnel.emulator.device.number_formats import adapt_numbers, first_missing_type
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
-from windtunnel.emulator.lockstep.barriers import LockstepStalledError
 from windtunnel.emulator.lockstep.compiler import LockstepKernel, compile_lockstep
 from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
@@ -160,21 +159,25 @@ class Executable:
                 sized=sized,
             )
 
+        # Elements of two sizes in one memory have records of their pieces, which lockstep execution does not have.
+        mixed = checked and _has_elements_of_two_sizes(lockstep, arguments)
         fits = blocks * threads <= MAX_SPINNING_THREADS or blocks > resident
         by_thread = seed is not None or (lockstep.polls_atomically and fits)
-        if by_thread or (checked and lockstep.has_fences):
+        if by_thread or mixed or (checked and lockstep.has_fences):
             if by_thread or blocks * threads <= MAX_THREADS:
                 if counting is not None:
                     counting.on_copies(lockstep, arguments, sized)
                 return run_threads()
+            reason = "parameters that are one buffer" if mixed else "fences"
             warnings.warn_explicit(
-                f"{launch}: race detection skipped: {blocks * threads:,} threads with fences exceed the limit of "
+                f"{launch}: race detection skipped: {blocks * threads:,} threads with {reason} exceed the limit of "
                 f"{MAX_THREADS:,}",
                 ChecksSkippedWarning,
                 *caller(),
             )
-        launch.ignores_partial_warps = not lockstep.may_diverge or blocks * threads > MAX_THREADS
-        may_stall = lockstep.has_spin_loops or lockstep.may_diverge
+        is_partial = lockstep.may_diverge or lockstep.shuffles_in_part or (lockstep.has_shuffles and threads % warp > 0)
+        launch.ignores_partial_warps = not is_partial or blocks * threads > MAX_THREADS
+        may_stall = lockstep.has_spin_loops or is_partial
         before = _Snapshot(lockstep, arguments, uninitialised, recorders) if may_stall else None
         try:
             _run_lockstep(lockstep, launch, arguments, uninitialised, recorders, sized, counting)
@@ -265,6 +268,7 @@ def _run_lockstep(
                 array.counter = None if counted is None else counted.counter
             run = kernel.run if counting is None or counted is None else counting.run
             run(Lanes(chunk), used, scalars)
+            chunk.flights.finish(program, checked=checked)
     if counting is not None:
         counting.finish(program, sized)
 
@@ -298,7 +302,7 @@ def _add_shadow_memory(kernel: LockstepKernel, arrays: dict[str, LockstepArray],
         by_address.setdefault(array.flat.__array_interface__["data"][0], []).append(name)
     for names in by_address.values():
         written = [name for name in names if name in kernel.written]
-        if not written:
+        if not written or len({arrays[name].flat.itemsize for name in names}) > 1:
             continue
         private_axes = kernel.private.get(written[0])
         if len(names) == 1 and private_axes is not None and private_axes >= used:
@@ -306,6 +310,19 @@ def _add_shadow_memory(kernel: LockstepKernel, arrays: dict[str, LockstepArray],
         shadow = ShadowMemory(arrays[names[0]].flat.size, math.prod(launch.block), launch.warp)
         for name in names:
             arrays[name].shadow = shadow
+
+
+def _has_elements_of_two_sizes(kernel: LockstepKernel, arguments: Sequence[Any]) -> bool:
+    """Return whether parameters that are one buffer, which the kernel changes, have elements of different sizes."""
+    sizes: dict[int, set[int]] = {}
+    changed = set()
+    for parameter, argument in zip(kernel.program.parameters, arguments, strict=True):
+        if isinstance(kernel.program.arrays.get(parameter.name), Array):
+            address = int(argument.__array_interface__["data"][0])
+            sizes.setdefault(address, set()).add(argument.itemsize)
+            if parameter.name in kernel.written:
+                changed.add(address)
+    return any(len(sizes[address]) > 1 for address in changed)
 
 
 def with_size(declared: ir.Declare, shared_bytes: int) -> ir.Declare:

@@ -314,6 +314,17 @@ class LocalArray(LockstepArray):
         """Return the index of the element at a position of the flat array, as the source states it."""
         return index_in(self.shape, position // self.threads)
 
+    def forget(self, lanes: Lanes) -> None:
+        """Let no element of some threads be set, as when the variable begins or ends its life."""
+        if not self.launch.checked:
+            return
+        if self.uninitialised is None:
+            self.uninitialised = np.zeros(self.flat.size, bool)
+        self.uninitialised.reshape(-1, self.threads)[:, slice(None) if lanes.selection is None else lanes.selection] = (
+            True
+        )
+        self._writes_until_recount += lanes.size * (self.flat.size // self.threads)
+
 
 def within(index: Value, side: int) -> bool:
     """Return whether all values of an index are from 0 to ``side`` - 1."""

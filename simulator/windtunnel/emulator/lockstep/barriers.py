@@ -6,16 +6,13 @@ import numpy as np
 
 from windtunnel.core.errors import BarrierDivergence
 from windtunnel.emulator.common.lanes import Lanes, Value
+from windtunnel.emulator.common.launch import LockstepStalledError
 from windtunnel.emulator.common.layout import Chunk
 from windtunnel.emulator.common.symbolic import materialise
 from windtunnel.emulator.races.findings import failed, uninitialised_variable
 
 _OF_SHARED, _OF_GLOBAL = ("block", "grid", "block.shared"), ("block", "grid", "block.global")
 """The barriers that order accesses of a block's shared memory, and of the grid's memory."""
-
-
-class LockstepStalledError(Exception):
-    """Threads cannot continue in lockstep, because they wait for threads that come later in lockstep order."""
 
 
 def require_warp(lanes: Lanes, mask: Value) -> None:
@@ -115,8 +112,9 @@ def same_in_blocks(lanes: Lanes, value: Value) -> np.ndarray:
 
 def require(lanes: Lanes, line: int, condition: Value, finding: str, message: str) -> None:
     """Raise a finding if a condition does not hold for all threads."""
-    holds = np.broadcast_to(np.asarray(materialise(condition)), lanes.size)
+    holds = np.asarray(materialise(condition))
     if holds.all():
         return
+    holds = np.broadcast_to(holds, lanes.size)
     first = int(np.flatnonzero(~holds)[0])
     raise failed(lanes.chunk.launch, finding, message, int(lanes.identities[first]), line, int((~holds).sum()) - 1)

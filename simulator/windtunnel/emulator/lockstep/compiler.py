@@ -62,6 +62,8 @@ class LockstepKernel:
         may_diverge: Whether threads of a block may reach a barrier or a warp synchronisation on different paths.
         has_fences: Whether fences or barriers of part of a warp order accesses.
         has_grid_barrier: Whether all blocks must be resident at once.
+        has_shuffles: Whether lanes of a warp read values of each other.
+        shuffles_in_part: Whether they do so with a mask that may not name all of them.
         private: For each array that only one thread may access at each element, the axes along which that is so.
         body: The statements that are executed, without jumps.
         varying: The variables that may differ among the threads of a block.
@@ -76,6 +78,8 @@ class LockstepKernel:
     may_diverge: bool
     has_fences: bool
     has_grid_barrier: bool
+    has_shuffles: bool
+    shuffles_in_part: bool
     private: Mapping[str, frozenset[int]]
     body: list[ir.Stmt]
     varying: frozenset[str]
@@ -95,6 +99,7 @@ def compile_lockstep(program: ir.Program) -> LockstepKernel:
     body = lowered(program)
     polls = [poll for loop in ir.walk(body) if isinstance(loop, ir.While) for poll in polled_reads(loop, stored)]
     scopes = {statement.scope for statement in ir.walk(body) if isinstance(statement, ir.Barrier)}
+    shuffles = [e for s in ir.walk(body) for e in ir.expressions(s) if isinstance(e, ir.Warp) and "shuffle" in e.op]
     generator = LockstepGenerator(program, body)
     source = generator.source()
     names: dict[str, Any] = {**HELPERS, **generator.constants}
@@ -118,6 +123,8 @@ def compile_lockstep(program: ir.Program) -> LockstepKernel:
         may_diverge=generator.may_diverge,
         has_fences=has_fences or any(map(_is_partial_warp_barrier, ir.walk(body))),
         has_grid_barrier="grid" in scopes,
+        has_shuffles=bool(shuffles),
+        shuffles_in_part=not all(_names_all(e.arguments[0]) for e in shuffles),
         private=private_axes,
         body=body,
         varying=frozenset(generator.varying),
@@ -232,6 +239,9 @@ class LockstepGenerator(Writer):
                 self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
             case ir.Declare():
                 pass  # allocated before the kernel runs
+            case ir.Forget():
+                if statement.name in self.program.declared:
+                    self.emit(f"a_{statement.name}.forget({frame.lanes})")
             case ir.Require():
                 condition = self.value(statement.condition, frame)
                 if statement.same:
@@ -506,8 +516,13 @@ def _is_partial_warp_barrier(statement: ir.Stmt) -> bool:
     """Return whether part of a warp synchronises without the rest. Lockstep counts barriers of whole warps only."""
     if not isinstance(statement, ir.Barrier) or statement.mask is None:
         return False
-    mask = statement.mask.operand if isinstance(statement.mask, ir.Convert) else statement.mask
-    return not (isinstance(mask, ir.Literal) and int(mask.value) & 0xFFFFFFFF == 0xFFFFFFFF)
+    return not _names_all(statement.mask)
+
+
+def _names_all(mask: ir.Expr) -> bool:
+    """Return whether a mask certainly names all lanes of a warp."""
+    mask = mask.operand if isinstance(mask, ir.Convert) else mask
+    return isinstance(mask, ir.Literal) and int(mask.value) & 0xFFFFFFFF == 0xFFFFFFFF
 
 
 def _synchronises_warp(node: ir.Stmt | ir.Expr) -> bool:

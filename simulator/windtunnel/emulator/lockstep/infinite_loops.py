@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from windtunnel.emulator.common.lanes import Lanes, Value
-from windtunnel.emulator.lockstep.barriers import LockstepStalledError
+from windtunnel.emulator.common.launch import LockstepStalledError
 from windtunnel.emulator.races.findings import infinite_loop
 
 _SPIN_LOOP_ITERATIONS, _LOOP_ITERATIONS = 64, 1024

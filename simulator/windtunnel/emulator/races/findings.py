@@ -67,6 +67,19 @@ def in_flight(
     )
 
 
+def never_awaited(launch: Launch, array: str, index: int | tuple[int, ...], copy: AccessReport) -> DataRace:
+    """Return the finding that an asynchronous copy is in flight when the kernel ends."""
+    return DataRace(
+        f"{launch}: data race on element {index} of '{array}': an asynchronous copy that "
+        f"{launch.describe_thread(copy.thread)} began at {launch.describe_line(copy.line)} {copy.kind} it, and nothing "
+        "waits for the copy before the kernel ends",
+        **launch.position_of(copy.line),
+        array=array,
+        index=index,
+        threads=(launch.thread(copy.thread),),
+    )
+
+
 def out_of_bounds(
     launch: Launch, array: str, shape: Sequence[int], index: tuple[int, ...], thread: int, line: int, others: int = 0
 ) -> OutOfBounds:

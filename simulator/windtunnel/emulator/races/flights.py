@@ -14,7 +14,8 @@ import numpy as np
 
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.common.symbolic import materialise
-from windtunnel.emulator.races.findings import READ, AccessReport, in_flight
+from windtunnel.emulator.races.findings import READ, AccessReport, in_flight, never_awaited
+from windtunnel.language import ir
 
 
 class FlightArray(Protocol):
@@ -75,6 +76,14 @@ class Flights:
         """Record that threads wait for their groups up to the one of a number, which may differ between threads."""
         numbers = np.broadcast_to(np.asarray(materialise(last)), owners.shape)
         self._end(dict(zip(owners.tolist(), numbers.tolist(), strict=True)))
+
+    def finish(self, program: ir.Program, *, checked: bool) -> None:
+        """Raise DataRace if a copy is in flight at the end of a kernel that has to wait for its copies."""
+        for array in self._arrays if checked and program.awaits_copies else ():
+            for copies in array.copies:
+                at = int(np.argmin(copies.owners))
+                copy = AccessReport(int(copies.owners[at]), "writes" if copies.writes else "reads", copies.line)
+                raise never_awaited(array.launch, array.name, array.index_of(int(copies.positions[at])), copy)
 
     def _end(self, ended: Mapping[int, int]) -> None:
         for array in self._arrays:

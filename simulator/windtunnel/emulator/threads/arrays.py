@@ -26,6 +26,7 @@ from windtunnel.emulator.races.findings import (
 from windtunnel.emulator.races.flights import Copies, Flights, check_flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.threads.clocks import Clock, ClockedAccess, Releases
+from windtunnel.emulator.threads.undefined import Undefined, require_defined
 
 _READS_TO_PRUNE = 16
 """Reads of an element above which those are looked for that a later one stands for."""
@@ -68,6 +69,11 @@ class PolledRead(NamedTuple):
     at: int
     value: Any
     line: int
+
+    @property
+    def key(self) -> int:
+        """The element's place in the records of its memory."""
+        return self.at * self.array.parts
 
     def has_changed(self) -> bool:
         """Return whether the element holds another value now."""
@@ -144,6 +150,9 @@ class ThreadArray:
         checked: Whether races are detected.
         recorder: Records the accessed elements, for work of other streams.
         is_shared: Whether it is in a block's shared memory.
+        is_own: Whether the thread has it alone.
+        parts: The pieces of an element that have records of their own in its memory: several if another parameter is
+            the same memory with smaller elements.
     """
 
     def __init__(
@@ -159,8 +168,10 @@ class ThreadArray:
         checked: bool = False,
         recorder: FootprintRecorder | None = None,
         is_shared: bool = False,
+        is_own: bool = False,
+        parts: int = 1,
     ) -> None:
-        self.is_shared = is_shared
+        self.is_shared, self.is_own, self.parts = is_shared, is_own, parts
         self.scopes: dict[int, tuple[int, int]] = {}
         """For each element the last thread that changed it atomically in its block only, and the line."""
         self.copies: list[Copies] = []
@@ -199,6 +210,11 @@ class ThreadArray:
         """Set an element. Raises OutOfBounds or DataRace."""
         at = self._position(thread, line, indices)
         flat, memory = self.flat, self.memory
+        undefined = isinstance(value, Undefined)
+        if undefined:
+            if not self.is_own and not self.is_shared:
+                require_defined(self.launch, thread.id, line, value)
+            value = value.value
         if self.copies:
             check_flights(self, WRITE, np.array([at]), np.array([thread.id]), line)
         if self.recorder is not None:
@@ -211,11 +227,16 @@ class ThreadArray:
             before = flat[at]
             flat[at] = value
             if before != flat[at]:
-                memory.record_change(at, thread, line)
+                memory.record_change(at * self.parts, thread, line)
             if thread.trace is not None:
                 thread.trace.extend((thread.id, line, self.number, at, 1))
         if self.uninitialised is not None:
-            self.uninitialised[at] = False
+            self.uninitialised[at] = undefined and self.is_shared
+
+    def forget(self) -> None:
+        """Let no element be set, as when the variable begins or ends its life."""
+        if self.uninitialised is not None:
+            self.uninitialised[:] = True
 
     def atomic(
         self,
@@ -229,6 +250,7 @@ class ThreadArray:
     ) -> Any:
         """Change an element and return the value before. Raises OutOfBounds, UninitializedRead or DataRace."""
         at = self._position(thread, line, indices)
+        require_defined(self.launch, thread.id, line, *values)
         if (of_block or self.scopes) and self.checked:
             self._check_scope(thread, line, at, of_block=of_block)
         if self.copies:
@@ -245,9 +267,9 @@ class ThreadArray:
             if self.checked:
                 failed = op == "cas" and before != values[0]
                 self._check(thread, line, at, FAILED if failed else ATOMIC)
-                releases = memory.releases.get(at)
+                releases = memory.releases.get(at * self.parts)
                 if releases is None:
-                    releases = memory.releases[at] = Releases()
+                    releases = memory.releases[at * self.parts] = Releases()
                 releases.apply(self._clock(thread), acquires_only=failed, relaxed=relaxed)
             if thread.loops:
                 thread.record_poll(PolledRead(self, at, before, line))
@@ -255,7 +277,7 @@ class ThreadArray:
                 thread.trace.extend((thread.id, line, self.number, at, 2))
         flat[at] = change_one(op, before, values)
         if memory is not None and before != flat[at]:
-            memory.record_change(at, thread, line)
+            memory.record_change(at * self.parts, thread, line)
         return before
 
     def _check_scope(self, thread: Accessor, line: int, at: int, *, of_block: bool) -> None:
@@ -291,6 +313,16 @@ class ThreadArray:
         if line in self.launch.program.benign_lines:
             return
         clock = self._clock(thread)
+        if self.parts > 1:
+            pieces = np.atleast_1d(value).view(np.uint8).reshape(self.parts, -1) if value is not None else None
+            for part in range(self.parts):
+                piece = None if pieces is None else pieces[part].tobytes()
+                self._check_part(clock, line, at * self.parts + part, kind, piece)
+            return
+        self._check_part(clock, line, at, kind, value)
+
+    def _check_part(self, clock: Clock, line: int, at: int, kind: str, value: Any) -> None:
+        """Record an access of the piece ``at`` of the memory: of an element, if it has one piece."""
         record = self._record_of(at)
         fence = clock.last_fence if kind == ATOMIC else 0
         access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, kind, fence)
@@ -370,13 +402,14 @@ class ThreadArray:
         if earlier is None or clock.happens_after(earlier):
             return
         reports = (AccessReport(a.thread, a.kind, a.line) for a in (access, earlier))
-        raise race(self.launch, self.name, self.index_of(at), *reports)
+        raise race(self.launch, self.name, self.index_of(at // self.parts), *reports)
 
     # Positions.
 
     def _position(self, thread: Accessor, line: int, indices: Sequence[Any]) -> int:
         """Return the position of an element in the flat array. Raises OutOfBounds."""
         at = 0
+        require_defined(self.launch, thread.id, line, *indices)
         for index, side in zip(indices, self.shape, strict=True):
             number = int(index)
             if not 0 <= number < side:

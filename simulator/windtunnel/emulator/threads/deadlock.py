@@ -145,7 +145,7 @@ class _WaitGraph:
         """Return the threads that could let one continue: those that changed last what it polls, or did not arrive."""
         if thread.is_waiting:
             changes = [
-                read.array.memory.last_change.get(read.at) for read in thread.polled if read.array.memory is not None
+                read.array.memory.last_change.get(read.key) for read in thread.polled if read.array.memory is not None
             ]
             return [change[0] for change in changes if change is not None and change[0] in self.live]
         if thread.arrival is None:
@@ -197,7 +197,7 @@ class _WaitGraph:
             return f"{where} at {launch.describe_line(thread.arrival.line)}{rest}"
         read = thread.polled[0]
         array = read.array
-        last = array.memory.last_change.get(read.at) if array.memory is not None else None
+        last = array.memory.last_change.get(read.key) if array.memory is not None else None
         if last is None:
             changed = "which no thread has changed"
         elif last[0] == thread.id:

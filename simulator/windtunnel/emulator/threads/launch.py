@@ -55,6 +55,7 @@ class ThreadKernel:
         ranges: dict[int, MemoryRange] = {}
         named = self._named_arrays(arguments)
         changed = {_address(array) for name, array in named if name in self.written}
+        smallest = {address: min(a.itemsize for _, a in named if _address(a) == address) for address in changed}
         shared = frozenset(name for name, array in named if _address(array) in changed)
         arrays: dict[str, ThreadArray] = {}
         scalars: dict[str, np.generic] = {}
@@ -76,6 +77,7 @@ class ThreadKernel:
                 memory=ranges.setdefault(_address(argument), MemoryRange()) if is_shared else None,
                 checked=checked and is_shared,
                 recorder=recorders[number],
+                parts=argument.itemsize // smallest[_address(argument)] if is_shared else 1,
             )
         machine = Machine(
             self._program_for(shared, every_access=seed is not None),

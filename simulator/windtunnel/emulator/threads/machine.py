@@ -19,6 +19,7 @@ from windtunnel.emulator.threads.deadlock import deadlock_error, divergence_erro
 from windtunnel.emulator.threads.program import WAIT, BarrierArrival, ThreadProgram
 from windtunnel.emulator.threads.schedule import Schedule
 from windtunnel.emulator.threads.state import Block, LaunchState, Thread
+from windtunnel.emulator.threads.undefined import Undefined, number_of
 from windtunnel.language import ir
 
 _LIVELOCK_REPEATS = 1000
@@ -86,9 +87,12 @@ class Machine(LaunchState):
                 elif event is not WAIT:
                     thread.arrival = event
                     self._arrive(thread, event)
+                elif thread.block.waiting_for_warp:
+                    self._check_warp(thread)  # lanes that ask which of them are there need not wait for this one
             else:
                 if live:
                     raise deadlock_error(self, self._live_threads(), waiting)
+        self.flights.finish(self._program.program, checked=self._checked)
 
     def hash(self) -> str:
         """Return a hash of all visible steps in their order."""
@@ -134,6 +138,7 @@ class Machine(LaunchState):
                 memory=MemoryRange() if is_shared else None,
                 checked=is_shared and self._checked,
                 is_shared=is_shared,
+                is_own=not is_shared,
             )
         return arrays
 
@@ -146,7 +151,7 @@ class Machine(LaunchState):
             key, (memory, at) = next(iter(self.changed.items()))
             by_value = memory.waiting.get(at, {})
             for value, waiting in list(by_value.items()):
-                while waiting and waiting[0][1].array.flat[at].tobytes() != value:
+                while waiting and (read := waiting[0][1]).array.flat[read.at].tobytes() != value:
                     thread, polled = waiting.popleft()
                     if thread.wake_if_polls(polled):
                         return True
@@ -177,6 +182,8 @@ class Machine(LaunchState):
     def _arrive(self, thread: Thread, arrival: BarrierArrival) -> None:
         if arrival.kind.startswith("block"):
             thread.block.arrived.append(thread)
+            if thread.block.waiting_for_warp:
+                self._check_warp(thread)
             self._check_barrier(thread.block)
         elif arrival.kind == "grid":
             self._at_grid_barrier.append(thread)
@@ -219,10 +226,11 @@ class Machine(LaunchState):
         """Let threads of a warp continue if all threads that their mask names have arrived or ended."""
         width = self.launch.warp
         first = thread.warp * width
-        live = [thread.block.live[n] for n in range(first, min(first + width, self.threads)) if n in thread.block.live]
+        block = thread.block
+        live = [block.live[n] for n in range(first, min(first + width, self.threads)) if n in block.live]
         for waiting in live:
             arrival = waiting.arrival
-            if arrival is None or not arrival.is_of_warp:
+            if arrival is None or not arrival.is_of_warp or arrival.kind == "active":
                 continue
             named = [other for other in live if _is_named(arrival.mask, int(other.lane)) or other is waiting]
             if any(
@@ -230,15 +238,32 @@ class Machine(LaunchState):
                 for other in named
             ):
                 continue
+            self._require_lanes(thread, arrival.mask, named)
             if arrival.kind == "warp":
                 for column in zip(*(other.clocks for other in named), strict=True):
                     clocks.synchronise(column)
             else:
-                exchange(named, arrival.kind, width)
-            thread.block.waiting_for_warp -= len(named)
+                exchange(named, arrival.kind, width, follows=self._checked)
+            break
+        else:
+            named = _together(live)
+        if named:
+            block.waiting_for_warp -= len(named)
             self._resume(named)
             self._check_warp(thread)
-            return
+
+    def _require_lanes(self, thread: Thread, mask: int, here: Sequence[Thread]) -> None:
+        """Raise BarrierDivergence if a lane that a mask names went past the operation to the end of the kernel.
+
+        A lane that has left the kernel by a return before is not waited for, as CUDA has it.
+        """
+        past = [
+            ended for ended in thread.block.ended
+            if ended.warp == thread.warp and ended.came_to_end and _is_named(mask, int(ended.lane))
+        ]  # fmt: skip
+        if past:
+            counts = (len(here), len(here) + len(past))
+            raise divergence_error(self.launch, here, past, "the warp operation", "that its mask names", counts)
 
     def _resume(self, threads: Sequence[Thread]) -> None:
         self.idle = 0
@@ -247,13 +272,28 @@ class Machine(LaunchState):
             self.ready.add(thread)
 
 
+def _together(live: Sequence[Thread]) -> list[Thread]:
+    """Let lanes that ask which of them are there continue once the others of their warp have to wait; return them."""
+    asking = [one for one in live if one.arrival is not None and one.arrival.kind == "active"]
+    if not asking or any(one.arrival is None and not one.is_waiting for one in live):
+        return []
+    here = [one for one in asking if one.line == asking[0].line]
+    lanes = np.uint32(sum(1 << int(one.lane) for one in here if one.lane < 32))
+    for one in here:
+        one.result = lanes
+    return here
+
+
 def _is_named(mask: int, lane: int) -> bool:
     """Return whether a mask names a lane. It has 32 bits; lanes beyond them always take part."""
     return lane >= 32 or bool(mask >> lane & 1)
 
 
-def exchange(threads: Sequence[Thread], kind: str, width: int) -> None:
-    """Set the result that each of the threads of a warp gets from a shuffle or a vote."""
+def exchange(threads: Sequence[Thread], kind: str, width: int, *, follows: bool) -> None:
+    """Set the result that each of the threads of a warp gets from a shuffle or a vote.
+
+    ``follows``: what a shuffle reads of a lane that takes no part is undefined, and otherwise the thread's own value.
+    """
     values = {int(t.lane): t.arrival.value for t in threads if t.arrival is not None}
     operation, _, mode = kind.partition(".")
     if operation == "vote":
@@ -271,5 +311,10 @@ def exchange(threads: Sequence[Thread], kind: str, width: int) -> None:
         lane, argument = int(thread.lane), thread.arrival.argument
         sources = {"index": argument % width, "up": lane - argument, "down": lane + argument, "xor": lane ^ argument}
         source = sources[mode]
-        # If there is no such lane, a thread gets its own value.
-        thread.result = values.get(source, thread.arrival.value) if 0 <= source < width else thread.arrival.value
+        own = thread.arrival.value
+        if source in values:
+            thread.result = values[source]
+        elif 0 <= source < width and follows:
+            thread.result = Undefined(number_of(own), thread.arrival.line, thread.id, source)
+        else:  # beyond the warp, a thread reads its own value
+            thread.result = own

@@ -19,6 +19,7 @@ from windtunnel.emulator.common.lanes import convert
 from windtunnel.emulator.common.printing import print_line
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, spin_state
+from windtunnel.emulator.threads.undefined import UndefinedAware, aware
 from windtunnel.language import ir
 
 _LONG_LOOP = 1024
@@ -89,9 +90,18 @@ def compile_thread(program: ir.Program, stored: set[str], *, every_access: bool)
         "BarrierArrival": BarrierArrival, "print_line": print_line,
     }  # fmt: skip
     names: dict[str, Any] = {**helpers, **generator.constants}
+    if shuffles(program):
+        names |= {"m": UndefinedAware(mathematics), "convert": aware(convert)}
     # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
     exec(compile(source, f"<thread of {program.name}>", "exec"), names)  # noqa: S102
     return ThreadProgram(program, names["run"], source)
+
+
+def shuffles(program: ir.Program) -> bool:
+    """Return whether lanes of a warp read values of each other in a kernel."""
+    return any(
+        isinstance(e, ir.Warp) and e.op.startswith("shuffle") for s in ir.walk(program.body) for e in ir.expressions(s)
+    )
 
 
 class _Generator(Writer):
@@ -110,7 +120,9 @@ class _Generator(Writer):
             self.emit(f"v_{name} = scalars[{name!r}]")
         for name, kind in self.program.variables.items():
             self.emit(f"v_{name} = {self._constant(kind.dtype.type(0))}")
-        self.block(self.program.body)
+        body = self.program.body
+        self.block(body[:-1] if body and isinstance(body[-1], ir.Return) else body)
+        self.emit("thread.came_to_end = True")
         # This makes a generator of a kernel that has no visible step.
         self.emit("return")
         self.emit("yield")
@@ -149,6 +161,9 @@ class _Generator(Writer):
                 self._barrier(statement)
             case ir.Declare():
                 pass  # allocated before the thread runs
+            case ir.Forget():
+                if statement.name in self.program.declared:
+                    self.emit(f"a_{statement.name}.forget()")
             case ir.Require():
                 condition = self.value(statement.condition)
                 arguments = f"{statement.line}, {statement.finding!r}, {statement.message!r}"
@@ -297,7 +312,8 @@ class _Generator(Writer):
         if e.op in ("lane", "warp_size"):
             return f"thread.{e.op}"
         if e.op == "active":
-            return self._emit_temporary("thread.active_mask()")
+            self.emit(f"yield BarrierArrival({e.line}, 'active')")
+            return self._emit_temporary("thread.result")
         mask, value, *rest = (self.value(argument) for argument in e.arguments)
         argument = f", int({rest[0]})" if rest else ""
         self.emit(f"yield BarrierArrival({e.line}, {e.op!r}, int({mask}), {value}{argument})")

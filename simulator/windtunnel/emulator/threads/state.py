@@ -126,6 +126,7 @@ class Thread:
         "block",
         "block_index",
         "block_size",
+        "came_to_end",
         "changes",
         "clock",
         "flights",
@@ -181,6 +182,8 @@ class Thread:
         self.polled: list[PolledRead] = []
         self.result: Any = None
         """The result of the last shuffle or vote."""
+        self.came_to_end = False
+        """Whether the thread has come to the end of the kernel, and has not left it by a return before."""
 
     @property
     def line(self) -> int:
@@ -205,12 +208,6 @@ class Thread:
     def fail(self, line: int, finding: str, message: str) -> None:
         """Raise a finding: a condition of the kernel does not hold."""
         raise failed(self.launch_state.launch, finding, message, self.id, line)
-
-    def active_mask(self) -> np.uint32:
-        """Return the lanes of the thread's warp that have not ended."""
-        width = self.launch_state.launch.warp
-        lanes = (number - self.warp * width for number in self.block.live)
-        return np.uint32(sum(1 << lane for lane in lanes if 0 <= lane < min(width, 32)))
 
     def enter(self, line: int) -> SpinLoop:
         """Enter a spin loop."""
@@ -263,7 +260,7 @@ class Thread:
         self.is_waiting, self.polled = True, [*polled]
         for read in polled:
             assert read.array.memory is not None  # noqa: S101  only memory that threads share is polled
-            waiting = read.array.memory.waiting.setdefault(read.at, {})
+            waiting = read.array.memory.waiting.setdefault(read.key, {})
             waiting.setdefault(read.value.tobytes(), deque()).append((self, read))
 
     def wake_if_polls(self, polled: PolledRead) -> bool:

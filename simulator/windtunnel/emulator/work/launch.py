@@ -12,9 +12,8 @@ import numpy as np
 
 from windtunnel.core.errors import Finding
 from windtunnel.emulator.common.lanes import Lanes
-from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.common.launch import Launch, LockstepStalledError
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
-from windtunnel.emulator.lockstep.barriers import LockstepStalledError
 from windtunnel.emulator.lockstep.compiler import HELPERS, Frame, LockstepGenerator, LockstepKernel
 from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.work.counter import TRAFFIC, CountedChunk, Group, WorkCounter, counted_branch, plan_of
@@ -53,7 +52,7 @@ class _CountingGenerator(LockstepGenerator):
             while rest:
                 statement = rest.pop(0)
                 run.append(statement)
-                if not isinstance(statement, (ir.Declare, ir.ThreadExit, ir.Require)):
+                if not isinstance(statement, (ir.Declare, ir.ThreadExit, ir.Require, ir.Forget)):
                     operations.update(operations_of(statement))
                 if isinstance(statement, (ir.If, ir.While)):
                     break

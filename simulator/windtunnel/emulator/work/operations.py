@@ -80,8 +80,7 @@ def _count(e: ir.Expr, counts: Counter[str]) -> None:
     if isinstance(e, ir.Call) and e.op.startswith(("math.", "fma", "round.")):
         kind = e.arguments[0].type if e.type is None or e.type.kind != "float" else e.type
         bits = 32 if kind is None or kind.kind != "float" else kind.bits
-        functions = {"fma": 1} if e.op == "fma" else EXPANSIONS.get(e.op, _OTHER_FUNCTION)
-        _add_floats(counts, functions, bits)
+        _add_floats(counts, _functions_of(e.op), bits)
     elif isinstance(e, (ir.Unary, ir.Call, ir.Select, ir.Logic)):
         is_float = e.type is not None and e.type.kind == "float"
         counts["other" if is_float else "integer"] += 1
@@ -89,6 +88,14 @@ def _count(e: ir.Expr, counts: Counter[str]) -> None:
         counts["other"] += 1
     for child in e.children():
         _count(child, counts)
+
+
+def _functions_of(op: str) -> Mapping[str, int]:
+    """Return the instructions of a function. Operations that are rounded in a direction are those that are not."""
+    name = op.removeprefix("round.").rpartition("_")[0] if op.startswith("round.") else op
+    if name in ("fma", "add", "mul"):
+        return {name: 1}
+    return EXPANSIONS.get({"div": "/", "sqrt": "math.sqrt"}.get(name, name), _OTHER_FUNCTION)
 
 
 def _count_binary(e: ir.Binary, counts: Counter[str]) -> None:

@@ -6,9 +6,12 @@ import importlib
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from itertools import chain, zip_longest
 from pathlib import Path
+
+import numpy as np
 
 from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.engine.compiled.machine_code import Call, Native, ObjectCode, Place, machine_code
@@ -88,18 +91,32 @@ def place_of(variant: str) -> Place:
     return Place(f"advance_{variant}", kernel_sources())
 
 
-@cache
-def kernel(variant: str) -> Callable[[World, Native, Native, Native], int]:
-    """Return the loop of events with the features of a variant, loaded, or else compiled now.
+class Loop:
+    """The loop of events of one run, which continues with every call.
 
-    It takes the tables, the score of the route, the key of the order, and the score of the route to decoding devices.
+    ``functions`` are the score of the route, the key of the order, and the score of the route to decoding devices.
     """
-    call = Call(machine_code(place_of(variant), partial(_compiled_loop, variant)))
 
-    def advance(world: World, score: Native, key: Native, decode_score: Native) -> int:
-        return call([*_words_of_tables(world), *_words_of_functions(score, key, decode_score)])
+    def __init__(self, call: Call, *functions: Native) -> None:
+        self._call, self._functions = call, list(_words_of_functions(*functions))
+        self._tables: Sequence[np.ndarray | None] = ()
+        self._words: list[list[int]] = []
 
-    return advance
+    def __call__(self, world: World) -> int:
+        """Continue with the tables of ``world``, and return what the loop asks for."""
+        # Only a few tables are others than in the call before.
+        known = zip_longest(world, self._tables, self._words)
+        self._words = [
+            words if words is not None and table is before else _words_of_table(table) for table, before, words in known
+        ]
+        self._tables = world
+        return self._call([*chain.from_iterable(self._words), *self._functions])
+
+
+@cache
+def kernel(variant: str) -> Call:
+    """Return the loop of events with the features of a variant, loaded, or else compiled now."""
+    return Call(machine_code(place_of(variant), partial(_compiled_loop, variant)))
 
 
 def _compiled_loop(variant: str) -> ObjectCode:
@@ -109,17 +126,16 @@ def _compiled_loop(variant: str) -> ObjectCode:
     return compiled_loop(variant, VARIANTS[variant])
 
 
-def _words_of_tables(world: World) -> Iterator[int]:
-    """Yield the tables as arguments of Numba's calling convention.
+def _words_of_table(table: np.ndarray | None) -> list[int]:
+    """Return a table as arguments of Numba's calling convention.
 
     An array is given by its owner and its object (here none), the number of its elements, their size, its address, and
     its shape and strides. A table that is None is one word.
     """
-    for table in world:
-        if table is None:
-            yield 0
-        else:
-            yield from (0, 0, table.size, table.itemsize, table.ctypes.data, *table.shape, *table.strides)
+    if table is None:
+        return [0]
+    plain = table.view(np.ndarray)  # whose attributes are read faster than those of records
+    return [0, 0, plain.size, plain.itemsize, plain.ctypes.data, *plain.shape, *plain.strides]
 
 
 def _words_of_functions(*functions: Native) -> Iterator[int]:

@@ -13,12 +13,7 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import OwnFunction
 from windtunnel.core.recording import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
-from windtunnel.engine.compiled.kernels import (
-    compiled_key,
-    compiled_score,
-    kernel,
-    variant_of,
-)
+from windtunnel.engine.compiled.kernels import Loop, compiled_key, compiled_score, kernel, variant_of
 from windtunnel.engine.compiled.streamed import streamed_recording
 from windtunnel.engine.compiled.support import is_foreign
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
@@ -99,16 +94,18 @@ def _drive(
     prepared: PreparedRun, world: World, answers: Answers, progress: Progress | None, watch: Watch | None
 ) -> World:
     """Run the kernel until the run is over and supply what it requests; return the tables with the end recorded."""
-    advance = kernel(variant_of(prepared))
-    score = compiled_score(prepared.policy.route.score)
-    key = compiled_key(prepared.policy.order.key)
-    decode_score = compiled_score(prepared.decode_score)
+    advance = Loop(
+        kernel(variant_of(prepared)),
+        compiled_score(prepared.policy.route.score),
+        compiled_key(prepared.policy.order.key),
+        compiled_score(prepared.decode_score),
+    )
     blocks = _records(prepared, BLOCK if watch is None else watch.block)
     horizon, arrived = initial_horizon(prepared.arrival, prepared.end), 0
     answers.begin(world)
     while True:
         try:
-            code = advance(world, score, key, decode_score)
+            code = advance(world)
         except (ArithmeticError, LookupError, ValueError) as error:
             raise _own_error(prepared, error) from error
         if code == tables.DONE or (code == tables.CHECK_SERVED and _is_never_served(prepared, world)):
@@ -163,7 +160,7 @@ def _drive(
     if prepared.streamed and prepared.end is None:
         r.end = max(r.end, r.now)  # sums up to that tick are already final
     r.closing = 1
-    advance(world, score, key, decode_score)
+    advance(world)
     if progress is not None:
         progress(int(r.arrived))
     return world

@@ -79,3 +79,31 @@ def prompt_scores(tokens: float, window: float) -> float:
     """Return what ``causal_scores`` does for one prompt, without the time that an array takes."""
     inside = min(tokens, window)
     return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside
+
+
+class ByNumber:
+    """The values of a function of whole numbers, which are kept for those that were asked for last.
+
+    Redrawn runs have the lengths of the requests of their first run, and so ask for no others.
+    """
+
+    _MOST = 2**20
+    """The largest number for which a value is kept."""
+
+    def __init__(self) -> None:
+        self._place = np.zeros(0, dtype=np.int64)
+        """Where the value of each number is, or -1."""
+        self._values = np.zeros((2, 0))
+
+    def __call__(self, numbers: IntArray, function: Callable[[IntArray], FloatArray]) -> FloatArray:
+        """Return ``function`` of ``numbers``, shape (2, numbers)."""
+        if len(numbers) and numbers.max() < len(self._place):
+            places = self._place[numbers]
+            if (places >= 0).all():
+                return self._values[:, places]
+        different, places = np.unique(numbers, return_inverse=True)
+        values = function(different)
+        if len(numbers) and different[-1] < self._MOST:
+            self._place, self._values = np.full(different[-1] + 1, -1), values
+            self._place[different] = np.arange(len(different))
+        return values[:, places]

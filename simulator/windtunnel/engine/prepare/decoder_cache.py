@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import zip_longest
 
 from windtunnel.core.decoder_memory import LargestStep
+from windtunnel.core.device import ModelAccuracy
+from windtunnel.core.errors import InputError
+from windtunnel.core.forks import shared
 from windtunnel.core.policy import Batch
 from windtunnel.core.speculation import Speculation
-from windtunnel.engine.prepare.decoder_tables import StepTables
+from windtunnel.engine.prepare.decoder_tables import StepTables, mean_context
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.replica import Replica
+from windtunnel.engine.prepare.step_inputs import step_accuracy
 from windtunnel.scenario.decoder import ServedModel
 
 
@@ -37,10 +44,14 @@ class DecoderCostCache:
 
     def __getitem__(self, model: str) -> DecoderCosts:
         if model not in self._costs:
-            served, longest = self._models[model], self._longest[model]
-            step = verifying(self._step, served.speculation)
-            self._costs[model] = _costs(self.replica, served, step, self._memory_share, longest, self._coarseness)
+            self._costs[model] = _costs(self.wanted(model))
         return self._costs[model]
+
+    def wanted(self, model: str) -> Wanted:
+        """Return which costs are those of ``model``."""
+        served = self._models[model]
+        step = verifying(self._step, served.speculation)
+        return Wanted(self.replica, served, step, self._memory_share, self._longest[model], self._coarseness)
 
 
 def verifying(step: LargestStep, speculation: Speculation | None) -> LargestStep:
@@ -75,6 +86,30 @@ class _Key:
         return alike and sequences == (other.step.sequences, other.step.query_tokens)
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """The arguments of ``DecoderCosts``."""
+
+    replica: Replica
+    model: ServedModel
+    step: LargestStep
+    memory_share: float
+    longest: int
+    coarseness: float
+
+    @cached_property
+    def key(self) -> _Key:
+        """What the costs depend on."""
+        replica, device = self.replica, self.replica.device
+        return _Key(
+            (*device.inputs, replica.group, replica.engine, replica.devices_per_node, self.model, self.longest),
+            # `costs.device` keeps the residuals alive, and so their identities unique.
+            (id(device.kind), *((op, id(residual)) for op, residual in device.residuals.items())),
+            self.step,
+            self.memory_share,
+        )
+
+
 Known = Mapping[tuple[tuple[object, ...], LargestStep], StepTables]
 """Tables of an accurate run by replica and largest step."""
 _cache: dict[float, dict[_Key, DecoderCosts]] = {}
@@ -84,10 +119,11 @@ _received: dict[tuple[tuple[object, ...], LargestStep], StepTables] = {}
 
 def known_tables() -> Known:
     """Return the tables that this process has computed, for processes that simulate the same devices."""
-    return {
-        (key.replica, key.step): StepTables(**{f.name: getattr(costs, f.name) for f in fields(StepTables)})
-        for key, costs in _cache.get(0.0, {}).items()
-    }
+    return {(key.replica, key.step): _tables(costs) for key, costs in _cache.get(0.0, {}).items()}
+
+
+def _tables(costs: DecoderCosts) -> StepTables:
+    return StepTables(**{f.name: getattr(costs, f.name) for f in fields(StepTables)})
 
 
 def receive_tables(tables: Known) -> None:
@@ -96,37 +132,63 @@ def receive_tables(tables: Known) -> None:
     _received.update(tables)
 
 
-def _costs(
-    replica: Replica, model: ServedModel, step: LargestStep, memory_share: float, longest: int, coarseness: float
-) -> DecoderCosts:
+def price_together(wanted: Sequence[Wanted], processes: int, *, accuracies: bool) -> None:
+    """Compute tables that will be asked for, and their sources, in this process and copies of it.
+
+    ``accuracies``: the accuracies will be asked for too. What cannot be computed is left out: whoever asks for it gets
+    the error.
+    """
+    missing = list({w.key: w for w in wanted if w.key not in _cache.get(w.coarseness, {})}.values())
+    if processes < 2 or not missing:
+        return
+    count = len(missing)
+
+    def compute(number: int) -> StepTables | ModelAccuracy | None:
+        of = missing[number % count]
+        with suppress(InputError):
+            if number >= count:
+                return step_accuracy(of.replica, of.model, of.step, mean_context(of.longest))
+            costs = _costs(of)
+            costs.described.sources = costs.sources
+            return _tables(costs)
+        return None
+
+    found = shared(compute, range(2 * count if accuracies else count), processes)
+    for of, tables, accuracy in zip_longest(missing, found[:count], found[count:]):
+        if isinstance(tables, StepTables):
+            if isinstance(accuracy, ModelAccuracy):
+                tables.described.accuracy = accuracy
+            if of.key not in _cache.get(of.coarseness, {}):
+                _received[of.key.replica, of.step] = tables
+
+
+def _costs(wanted: Wanted) -> DecoderCosts:
     """Return the tables from a cache, because a plan simulates many fleets of a few SKUs.
 
     Coarse tables are longer than needed, so that runs of other jobs of the scenario find them too.
     """
-    device = replica.device
-    if coarseness:
-        supported = model.architecture.max_context
+    if wanted.coarseness:
+        supported, longest = wanted.model.architecture.max_context, wanted.longest
         rounded = math.ceil(_LENGTHS ** math.ceil(math.log(longest, _LENGTHS)))
         longest = rounded if supported is None or longest > supported else min(rounded, supported)
-    values = ((name, sourced.value) for some in (device.values, device.api.values) for name, sourced in some.items())
-    key = _Key(
-        (
-            *(device.spec.sku, device.spec.vendor, device.spec.lineage, device.api.name, device.speed, device.cap_w),
-            *values,
-            *(replica.group, replica.engine, replica.devices_per_node, model, longest),
-        ),
-        # `costs.device` keeps the residuals alive, and so their identities unique.
-        (id(device.kind), *((op, id(residual)) for op, residual in device.residuals.items())),
-        step,
-        memory_share,
-    )
-    cache = _cache.setdefault(coarseness, {})
+        wanted = replace(wanted, longest=longest)
+    key, cache = wanted.key, _cache.setdefault(wanted.coarseness, {})
     costs = cache.pop(key, None)
     if costs is None:
-        alike: StepTables | DecoderCosts | None = None if coarseness else _received.get((key.replica, step))
+        alike: StepTables | DecoderCosts | None = None
+        if not wanted.coarseness:
+            alike = _received.get((key.replica, key.step))
         if alike is None:
             alike = next((c for other, c in cache.items() if key.is_like(other)), None)
-        costs = DecoderCosts(replica, model, step, longest, memory_share, coarseness, alike)
+        costs = DecoderCosts(
+            wanted.replica,
+            wanted.model,
+            wanted.step,
+            wanted.longest,
+            wanted.memory_share,
+            wanted.coarseness,
+            alike,
+        )
         size = costs.table_bytes + sum(other.table_bytes for other in cache.values())
         while cache and (len(cache) >= _CACHE_SIZE or size > _CACHE_BYTES):
             size -= cache.pop(next(iter(cache))).table_bytes

@@ -8,7 +8,7 @@ pipeline stages.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,11 +22,11 @@ from windtunnel.core.decoder_memory import (
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
 from windtunnel.core.ops import Rows
-from windtunnel.core.serving_engine import divided_decoder
 from windtunnel.core.step import Amount, DraftPasses, Part
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.curves import block_ends, coarsely, interpolated, thinned
 from windtunnel.engine.prepare.replica import Replica
+from windtunnel.engine.prepare.step_inputs import Described, divided_on, step_context, step_engine
 from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
@@ -37,7 +37,7 @@ WITHOUT_WINDOW = 2.0**40
 
 @dataclass(frozen=True)
 class StepTables:
-    """The tables of ``DecoderTables``, under the same names: what takes time to compute."""
+    """The tables of ``DecoderTables``, and what describes them, under the same names: what takes time to compute."""
 
     linear: FloatArray
     copy: FloatArray
@@ -46,6 +46,12 @@ class StepTables:
     prefill: FloatArray
     windows: FloatArray
     adapted: FloatArray
+    described: Described = field(default_factory=Described)
+
+
+def mean_context(longest: int) -> float:
+    """Return the mean context of sequences whose longest one has ``longest`` tokens, a point of the tables."""
+    return -(-longest // CONTEXT_GRAIN) * CONTEXT_GRAIN / 2.0
 
 
 class DecoderTables:
@@ -92,15 +98,9 @@ class DecoderTables:
         self._flat: dict[str, FloatArray] = {}
         self.group.check(self.model)
         self._check_contexts(longest)
-        # Kernels of engines were measured launched one by one or in a graph, and the host is no part of device time.
-        engine = replica.engine if model.dispatch != "device" else None
-        self._engine = engine
-        self.divided = divided_decoder(
-            self.device, self.model, self.group, engine, replica.devices_per_node, model.speculation
-        )
-        if model.adapters is not None:
-            self.divided = replace(self.divided, adapter_rank=model.adapters.rank)
-        self.context = {"dispatch": model.dispatch, "clock": model.clock}
+        self._engine = step_engine(replica, model)
+        self.divided = divided_on(replica, model)
+        self.context = step_context(model)
         self._parts = list(self.divided.every_part())
         missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})
         if missing:
@@ -110,6 +110,7 @@ class DecoderTables:
             )
         grid = np.arange(0, longest + 2 * CONTEXT_GRAIN, CONTEXT_GRAIN, dtype=np.float64)
         grid[0] = 1.0
+        self.described: Described = Described() if like is None else like.described
         self.beside = Beside(model.speculation, model.adapters)
         self.memory = decoder_memory(
             self.model,

@@ -26,14 +26,13 @@ from windtunnel.core.step import EngineTimes
 from windtunnel.core.step_cost import (
     MICROBATCH_TOKENS,
     IntArray,
-    StepLoad,
     causal_scores,
-    step_cost,
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare.curves import between, prompt_scores
-from windtunnel.engine.prepare.decoder_tables import CONTEXT_GRAIN, DecoderTables
+from windtunnel.engine.prepare.curves import ByNumber, between, prompt_scores
+from windtunnel.engine.prepare.decoder_tables import CONTEXT_GRAIN, DecoderTables, mean_context
+from windtunnel.engine.prepare.step_inputs import step_accuracy, step_sources
 
 
 class DecoderCosts(DecoderTables):
@@ -93,15 +92,12 @@ class DecoderCosts(DecoderTables):
         """The names of the operations in a step."""
         return frozenset(part.op.name for part in self._parts)
 
-    @cached_property
+    @property
     def sources(self) -> Mapping[str, SourcedValue]:
         """Every number on which the costs depend, by name."""
-        sources: dict[str, SourcedValue] = {}
-        for part in self._parts:
-            has_context = any(column.name == "kv_tokens" for column in part.op.columns)
-            more = {"kv_tokens": np.ones(1)} if has_context else None
-            sources.update(self.device.sources(part.rows(np.ones(1), self.context, more)))
-        return sources
+        if self.described.sources is None:
+            self.described.sources = step_sources(self.device, self._parts, self.context)
+        return self.described.sources
 
     @property
     def engine_sources(self) -> Mapping[str, SourcedValue]:
@@ -113,19 +109,13 @@ class DecoderCosts(DecoderTables):
             found["adapters.kernel_time"] = KERNEL_TIME
         return found
 
-    @cached_property
+    @property
     def accuracy(self) -> ModelAccuracy:
-        """The accuracy of the time of a step: the widest interval of three steps with a few and with many sequences."""
-        most = self.head.shape[1] - 1
-        sequences = np.unique([1, -(-most // 2), most]).astype(np.float64)
-        context = np.full(sequences.shape, (self.decode.shape[2] - 2) * CONTEXT_GRAIN / 2.0)
-        none = np.zeros(sequences.shape)
-        cost = step_cost(self.device, self.divided, StepLoad(sequences, context, none, none), self.context)
-        ratios = np.maximum(cost.duration_high_s / cost.duration_s, cost.duration_s / cost.duration_low_s)
-        bases = {self.device.accuracy_of(name).basis for name in self.operations}
-        basis = next(word for word in ("formula", "transfer", "measured") if word in bases)
-        text = "the intervals of its parts: errors of one operation add, those of different operations are independent"
-        return ModelAccuracy("step", basis, text, error_factor=float(ratios.max()))
+        """The accuracy of the time of a step."""
+        if self.described.accuracy is None:
+            context = mean_context((self.decode.shape[2] - 2) * CONTEXT_GRAIN)
+            self.described.accuracy = step_accuracy(self.replica, self.served, self.largest, context)
+        return self.described.accuracy
 
     @property
     def idle_power_w(self) -> float:
@@ -258,25 +248,37 @@ class DecoderCosts(DecoderTables):
         Returns:
             The seconds until the first token, the seconds in total, and the joules above idle of both.
         """
-        grid = np.arange(self.decode.shape[2]) * float(CONTEXT_GRAIN)
-        grid[0] = 1.0
-        lengths, place = np.unique(prompts.astype(np.int64), return_inverse=True)
-        read = self._reading_alone(lengths)[:, place]
+        read = self._read_alone(prompts.astype(np.int64), self._reading_alone)
         total = np.empty_like(read)
-        for i in (0, 1):
-            # Every later token is one step, with a context that is longer by one token each time.
-            positions = np.arange(1, self.decode.shape[2] * CONTEXT_GRAIN)
-            step_s = np.interp(positions, grid, self.decode[i, 1])
-            running = np.concatenate([[0.0, 0.0], np.cumsum(step_s)])
-            start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
-            stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
-            steps, own = np.maximum(outputs - 1, 0), self.query_tokens
+        last = self._attending_alone.shape[1] - 1
+        start = np.minimum(prompts.astype(np.int64) + 1, last)
+        stop = np.minimum((prompts + outputs).astype(np.int64), last)
+        steps, own = np.maximum(outputs - 1, 0), self.query_tokens
+        for i, running in enumerate(self._attending_alone):
             one = self.linear[i, own] + self.head[i, own] + self._of_copy(1, [], 1)[i]
             decoded = steps * one + (running[stop] - running[start])
             total[i] = read[i] + self.times.decode * decoded / self.tokens_per_step
         host_s = self.times.host_s + self.times.host_sequence_s + self.drafting_host_s
-        total[0] += np.maximum(outputs - 1, 0) * host_s / self.tokens_per_step
+        total[0] += steps * host_s / self.tokens_per_step
         return read[0], total[0], read[1], total[1]
+
+    @cached_property
+    def _attending_alone(self) -> FloatArray:
+        """What ``decode`` adds up to in the steps of one sequence with contexts of 1, 2, ... tokens.
+
+        Every token is one step, with a context that is longer by one token each time. The shape is (2, contexts + 2),
+        and the sums begin at index 2.
+        """
+        grid = np.arange(self.decode.shape[2]) * float(CONTEXT_GRAIN)
+        grid[0] = 1.0
+        positions = np.arange(1, self.decode.shape[2] * CONTEXT_GRAIN)
+        rows = [np.cumsum(np.interp(positions, grid, self.decode[i, 1])) for i in (0, 1)]
+        return np.stack([np.concatenate([[0.0, 0.0], row]) for row in rows])
+
+    @cached_property
+    def _read_alone(self) -> ByNumber:
+        """The cost of reading a prompt alone, by its length."""
+        return ByNumber()
 
     def _reading_alone(self, prompts: IntArray) -> FloatArray:
         """Return ``reading`` of each prompt alone, shape (2, prompts): the same as ``step`` of each of its chunks."""

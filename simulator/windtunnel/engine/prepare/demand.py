@@ -538,21 +538,23 @@ def tangent_below(values: FloatArray, at: float, start: int = 1) -> tuple[float,
     ``values`` are the points at x = start, start + 1, ... and must not decrease. The line is the tangent of their lower
     convex hull, restricted to a >= 0.
     """
-    x = np.arange(start, start + len(values), dtype=np.float64)
-    hull: list[int] = []
-    for k in range(len(values)):
+    hull: list[tuple[float, float]] = []
+    x = float(start)
+    for value in values.tolist():  # Python reads its own numbers much faster than those of an array
         while len(hull) > 1:
-            i, j = hull[-2], hull[-1]
-            if (values[j] - values[i]) * (x[k] - x[i]) < (values[k] - values[i]) * (x[j] - x[i]):
+            (before, low), (last, high) = hull[-2], hull[-1]
+            if (high - low) * (x - before) < (value - low) * (last - before):
                 break
             hull.pop()
-        hull.append(k)
-    positive = x > 0
-    through_zero = float((values[positive] / x[positive]).min()) if positive.any() else 0.0
+        hull.append((x, value))
+        x += 1.0
+    at_points = np.arange(start, start + len(values), dtype=np.float64)
+    positive = at_points > 0
+    through_zero = float((values[positive] / at_points[positive]).min()) if positive.any() else 0.0
     options = [(0.0, through_zero), (float(values.min()), 0.0)]
-    for i, j in pairwise(hull):
-        slope = float((values[j] - values[i]) / (x[j] - x[i]))
-        fixed = float(values[i] - slope * x[i])
+    for (before, low), (last, high) in pairwise(hull):
+        slope = (high - low) / (last - before)
+        fixed = low - slope * before
         if fixed >= 0 and slope >= 0:
             options.append((fixed, slope))
     return max(options, key=lambda line: line[0] + line[1] * at)

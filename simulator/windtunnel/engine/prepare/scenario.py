@@ -29,7 +29,7 @@ from windtunnel.engine.prepare.checks import (
     check_progress,
 )
 from windtunnel.engine.prepare.chips import shared_chips
-from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
+from windtunnel.engine.prepare.decoder_cache import DecoderCostCache, price_together
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.eligibility import Excluded, eligibility
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
@@ -67,6 +67,8 @@ def prepare(
     capacity: int | None = None,
     executors: Mapping[int, Executor] | None = None,
     original: PreparedRun | None = None,
+    processes: int = 1,
+    accuracies: bool = True,
 ) -> PreparedRun:
     """Return ``scenario`` on ``devices`` under ``policy`` in the form that the engines use.
 
@@ -79,6 +81,8 @@ def prepare(
         capacity: For how many jobs of each closed workload to draw random numbers; an estimate by default.
         executors: The executors of fleet entries that are real devices, by the number of the entry.
         original: A run of the same scenario with another seed, from whose traces the arrivals are redrawn.
+        processes: The number of processes that share the pricing of decoders.
+        accuracies: Whether they also compute the accuracies of the decoders' steps, because these will be asked for.
 
     Raises:
         InputError: for every error that can be found before the run, such as a job that no device can execute or has
@@ -89,7 +93,9 @@ def prepare(
     workloads = _representatives(scenario) if streamed else drawn_workloads(scenario, capacity, original)
     check_needs(scenario, policy, classes)
     of_contexts = workloads if original is None else original.workloads
-    compiled, preferences, excluded = _compiled(scenario, policy, classes, workloads, preference, of_contexts)
+    compiled, preferences, excluded = _compiled(
+        scenario, policy, classes, workloads, preference, of_contexts, processes, accuracies
+    )
     check_batches(scenario, policy, workloads, compiled)
     check_gangs(scenario, policy, classes, workloads, compiled)
     budget_w = _budget(scenario, classes)
@@ -177,6 +183,8 @@ def _compiled(
     workloads: Sequence[JobClass],
     preference: Preference | None,
     of_contexts: Sequence[JobClass],
+    processes: int,
+    accuracies: bool,
 ) -> tuple[_Pairs, dict[tuple[int, int], float], Excluded]:
     """Return programs and preferences by (class, workload), and the reasons why a class does not run a workload.
 
@@ -190,6 +198,9 @@ def _compiled(
             for model, context in longest_contexts(job_class.program, job_class.source):
                 longest[model] = max(longest.get(model, 0), context)
     shelves = [DecoderCostCache(c.replica, scenario.served_models, longest, batch) for c in classes]
+    if processes > 1:
+        wanted = [shelf.wanted(model) for model in longest for shelf in shelves]
+        price_together(wanted, processes, accuracies=accuracies)
     compiled: _Pairs = {}
     preferences: dict[tuple[int, int], float] = {}
     excluded: Excluded = {}
@@ -309,7 +320,16 @@ def _replica(scenario: Scenario, number: int, device: Device) -> Replica:
     stated = entry.batch
     size, tokens, memory = (0, 0, 0.0) if stated is None else (stated.size, stated.tokens, stated.memory)
     limits = Batch("continuous", size or 0, tokens=tokens or 0, memory=memory or 0.0)
-    return Replica(device, group, scenario.engine_of(number), entry.node.devices, limits)
+    engine = scenario.engine_of(number)
+    if engine.makers and device.spec.vendor not in engine.makers:
+        makers = " and ".join(engine.makers)
+        raise InputError(
+            f"{engine.doc.split(' with ')[0]} runs on devices of {makers} only, and {device.label} is one of "
+            f"{device.spec.vendor}",
+            where=scenario.where("fleet", number, "engine"),
+            expected="one of vllm, sglang, generic",
+        )
+    return Replica(device, group, engine, entry.node.devices, limits)
 
 
 def _check_chips(scenario: Scenario, classes: Sequence[FleetClass], rules: Mapping[int, Autoscale]) -> None:

@@ -191,31 +191,77 @@ class BatchedSample:
         return totals.astype(np.float64), histograms.counts[:, bin_values > value].sum(axis=1).astype(np.float64)
 
 
+_BITS = 44
+"""The low bits of a number that its coarse size leaves out: numbers of one size differ by at most 0.4%."""
+
+
+class _WeightedSizes:
+    """Values of at least 0 by their coarse size, from which a percentile follows without sorting all of them."""
+
+    def __init__(self, values: FloatArray, weights: FloatArray) -> None:
+        self._values, self._weights = values, weights
+        # The bits of numbers of at least 0 are in the order of the numbers; adding 0 makes -0 one of them.
+        self._size = (values + 0.0).view(np.int64) >> _BITS
+        self._size -= self._size.min()
+        self._reached = np.cumsum(np.bincount(self._size, weights))
+
+    def value_at(self, weight: float) -> float:
+        """Return the smallest value at which the cumulative weight reaches ``weight``."""
+        size = int(np.searchsorted(self._reached, weight))
+        here = np.flatnonzero(self._size == size)
+        here = here[np.argsort(self._values[here])]
+        before = float(self._reached[size - 1]) if size else 0.0
+        return float(self._values[here[np.searchsorted(before + np.cumsum(self._weights[here]), weight)]])
+
+
 class Ordered:
     """A sample in increasing order: ``sizes``, and in ``reached`` how many observations are at most each of them."""
 
     def __init__(self, sample: BatchedSample) -> None:
         self.exact = sample.values is not None
         self._weighted = sample.weights is not None
-        self._histograms = sample.histograms
+        self._sample, self._histograms = sample, sample.histograms
+
+    @cached_property
+    def total(self) -> float:
+        """The number of observations."""
+        weights = self._sample.weights
+        if self.exact and weights is not None:
+            return float(weights.sum())  # weights count, so their sums are exact in any order
+        return float(len(self.sizes)) if self.exact else float(self.reached[-1])
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """The values in increasing order, or the representatives of the bins."""
+        return self._sorted[0]
+
+    @cached_property
+    def reached(self) -> FloatArray:
+        """How many observations are at most each of ``sizes``; empty for values without weights."""
+        return self._sorted[1]
+
+    @cached_property
+    def _sorted(self) -> tuple[FloatArray, FloatArray]:
+        sample = self._sample
         if sample.values is not None:
             if sample.weights is None:
-                self.sizes = np.sort(sample.values)
-                self.reached = np.zeros(0)
-                self.total = float(len(self.sizes))
-                return
-            # Weights count, so their sums are exact, and the order of equal values does not matter.
+                return np.sort(sample.values), np.zeros(0)
+            # The order of equal values does not matter.
             order = np.argsort(sample.values)
-            self.sizes = sample.values[order]
-            self.reached = np.cumsum(sample.weights[order])
-        else:
-            histograms = sample.histograms
-            assert histograms is not None  # noqa: S101  asked for only where there are percentiles
-            indices = histograms.lowest + np.arange(histograms.counts.shape[1])
-            self.sizes = np.concatenate([[0.0], GAMMA**indices * (2.0 / (1.0 + GAMMA))]) * histograms.unit
-            counts = np.concatenate([[histograms.zeros.sum()], histograms.counts.sum(axis=0)])
-            self.reached = np.cumsum(counts.astype(np.float64))
-        self.total = float(self.reached[-1])
+            return sample.values[order], np.cumsum(sample.weights[order])
+        histograms = sample.histograms
+        assert histograms is not None  # noqa: S101  asked for only where there are percentiles
+        indices = histograms.lowest + np.arange(histograms.counts.shape[1])
+        sizes = np.concatenate([[0.0], GAMMA**indices * (2.0 / (1.0 + GAMMA))]) * histograms.unit
+        counts = np.concatenate([[histograms.zeros.sum()], histograms.counts.sum(axis=0)])
+        return sizes, np.cumsum(counts.astype(np.float64))
+
+    @cached_property
+    def _by_size(self) -> _WeightedSizes | None:
+        """The weighted values by their coarse size; None for negative ones."""
+        values, weights = self._sample.values, self._sample.weights
+        assert values is not None and weights is not None  # noqa: S101  asked for only with both
+        return _WeightedSizes(values, weights) if self._sample.positive else None
 
     def quantile(self, fraction: float) -> float:
         """Return the percentile that is reported.
@@ -227,6 +273,8 @@ class Ordered:
         if self.exact and not self._weighted:
             return float(np.quantile(self.sizes, fraction))
         if self.exact:
+            if self._by_size is not None:
+                return self._by_size.value_at(fraction * self.total)
             return float(self.sizes[np.searchsorted(self.reached, fraction * self.total)])
         histograms = self._histograms
         assert histograms is not None  # noqa: S101  not exact: there are bins

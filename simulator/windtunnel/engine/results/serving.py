@@ -346,12 +346,13 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
         return largest
     # Device and workload as one number. The steps of a device are recorded in the order of time, which sorting keeps.
     works = int(max(gaps.workload.max(), jobs.workload.max())) + 1
+    which = slice(None) if shared.all() else shared  # a slice copies nothing
     group_of_gap, group_of_job = (
-        (-1 - gaps.of[shared]) * works + gaps.workload[shared],
+        (-1 - gaps.of[which]) * works + gaps.workload[which],
         jobs.device * works + jobs.workload,
     )
     order = grouped(group_of_gap)
-    end, ticks, group = gaps.end[shared][order], gaps.ticks[shared][order], group_of_gap[order]
+    end, ticks, group = gaps.end[which][order], gaps.ticks[which][order], group_of_gap[order]
     decoded = decoded[grouped(group_of_job[decoded])]
     groups, first = np.unique(group_of_job[decoded], return_index=True)
     for number, mine in zip(groups.tolist(), np.split(decoded, first[1:]), strict=True):
@@ -404,11 +405,12 @@ def _largest_within(values: TickArray, low: IntArray, high: IntArray) -> TickArr
     """
     found = np.zeros(len(low), dtype=np.int64)
     size = high - low
+    largest = int(size.max(initial=0))
     table, width = values, 1
     while len(table):
         mine = np.flatnonzero((size >= width) & (size < 2 * width))
         found[mine] = np.maximum(table[low[mine]], table[high[mine] - width])
-        if len(table) <= width:
+        if 2 * width > largest:
             break
         table = np.maximum(table[:-width], table[width:])
         width *= 2

@@ -206,12 +206,14 @@ class _EveryTime:
         }
         if generating:
             has_token = included & (jobs.first >= 0)
-            late = gaps.end >= steady.since
-            if work is not None:
-                late &= gaps.workload == work
-            gap_s, weights = to_second_array(gaps.ticks[late]), gaps.weights[late].astype(np.float64)
+            ticks, weights = gaps.ticks, gaps.weights
+            if steady.since > 0 or work is not None:
+                late = gaps.end >= steady.since
+                if work is not None:
+                    late &= gaps.workload == work
+                ticks, weights = ticks[late], weights[late]
             samples["ttft_s"] = BatchedSample.from_values(to_second_array(jobs.until_first(has_token)))
-            samples["itl_s"] = BatchedSample.from_values(gap_s, weights)
+            samples["itl_s"] = BatchedSample.from_values(to_second_array(ticks), weights.astype(np.float64))
             answered = done & (jobs.tokens > 0) & (jobs.first >= 0)
             several = answered & (jobs.tokens > 1)
             decoding_s = to_second_array(jobs.finish[several] - jobs.first[several])

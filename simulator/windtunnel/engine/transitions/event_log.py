@@ -5,16 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import IntArray, KvTransfers, Loads, Progress, ServingUse, StepWork, TokenGaps
+from windtunnel.core.recording import (
+    IntArray,
+    KvTransfers,
+    LazyTokenGaps,
+    Loads,
+    Progress,
+    ServingUse,
+    StepWork,
+    TokenGaps,
+)
 from windtunnel.core.ticks import LONGEST, TickArray
 from windtunnel.engine.event_log import EventLog, Interruptions, Intervals, StateChanges
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.transitions.answers import Answers
 from windtunnel.engine.transitions.build import Words, own_intervals
 from windtunnel.engine.transitions.tables import LANE_BASE, LANES, Records, World
-
-_BLOCK = 2048
-"""The number of records that are transposed at once."""
 
 
 def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answers) -> EventLog:
@@ -43,7 +49,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         lost=lost,
         energy=np.ascontiguousarray(jobs.energy),
         intervals=_intervals(prepared, world, words),
-        gaps=_gaps_of_servers(world.gaps[: r.gaps])
+        gaps=_gaps_of_servers(world.gaps[: r.gaps], lazy=prepared.times_only)
         if r.serving
         else _gaps(prepared, work, rank, start, finish, first, device, lost),
         interruptions=Interruptions(*(_field(interrupted, name) for name in ("start", "end", "name"))),
@@ -127,21 +133,23 @@ def _work(world: World, cls: int, members: slice) -> StepWork:
     return StepWork(np.trim_zeros(tokens, "b"), np.trim_zeros(heads, "b"), *sums)
 
 
-def _gaps_of_servers(rows: Records) -> TokenGaps:
-    """Return the gaps between the tokens of continuous batches."""
-    names = rows.dtype.names or ()
-    # Every field has eight bytes. Blocks that fit into the cache are transposed, so that memory is read once.
-    table = rows.view(np.ndarray).view(np.int64).reshape(len(rows), len(names))
-    columns = np.empty((len(names), len(rows)), dtype=np.int64)
-    for first in range(0, len(rows), _BLOCK):
-        columns[:, first : first + _BLOCK] = table[first : first + _BLOCK].T
-    fields = dict(zip(names, columns, strict=True))
-    is_gap = fields["tokens"] > 0
-    cuts = np.zeros((0, 3), dtype=np.int64)
+def _gaps_of_servers(rows: Records, *, lazy: bool) -> TokenGaps:
+    """Return the gaps between the tokens of continuous batches.
+
+    ``lazy``: columns are read when they are asked for, and ``rows`` are kept so long.
+    """
+    tokens, cuts = _field(rows, "tokens"), np.zeros((0, 3), dtype=np.int64)
+    is_gap = tokens > 0
     if not is_gap.all():
-        cuts = np.stack([fields[name][~is_gap] for name in ("of", "ticks", "end")], 1)
-        fields = {name: column[is_gap] for name, column in fields.items()}
-    return TokenGaps(fields["ticks"], fields["tokens"], fields["end"], fields["work"], fields["of"], cuts)
+        cuts = np.stack([_field(rows[~is_gap], name) for name in ("of", "ticks", "end")], 1)
+        rows, tokens = rows[is_gap], tokens[is_gap]
+
+    def read(name: str) -> IntArray:
+        return tokens if name == "weights" else _field(rows, "work" if name == "workload" else name)
+
+    if lazy:
+        return LazyTokenGaps(read, cuts)
+    return TokenGaps(read("ticks"), tokens, read("end"), read("workload"), read("of"), cuts)
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from collections.abc import Mapping, Sequence
+from copy import copy, deepcopy
+from typing import Any
+
+import numpy as np
 
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.rules import COMPARISONS, Complex, is_integer
 from windtunnel.language.numba.values import Cplx, Num, literal
-from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I64, U64, Scalar
+from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I64, U8, U16, U32, U64, Scalar, scalar_of
 
 _OF_HALVES = (
     "fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "floor", "ceil", "trunc", "rcp",
@@ -171,3 +175,58 @@ def function(line: int, name: str, arguments: list[Num], kind: Scalar | None = N
         wide = F32
     given = [converted(argument.expr, wide) for argument in arguments]
     return Num(ir.Call(line, f"math.{name}", given, type=wide if kind is None else kind))
+
+
+def number_of(line: int, value: Any) -> Num | Cplx | None:
+    """Return a Python or NumPy number with Numba's type of it; None for another object."""
+    if isinstance(value, (bool, np.bool_)):
+        return Num(literal(line, bool(value), BOOL))
+    if isinstance(value, np.generic):
+        return _numpy_number(line, value)
+    if isinstance(value, int):
+        plain = int(value)
+        return Num(literal(line, plain, U64 if plain >= 2**63 else I64))
+    if isinstance(value, float):
+        return Num(literal(line, float(value), F64))
+    if isinstance(value, complex):
+        return Cplx(literal(line, value.real, F64), literal(line, value.imag, F64), rules.C128)
+    plain_value = getattr(value, "value", None)
+    if type(type(value)).__name__ in ("EnumMeta", "EnumType") and isinstance(plain_value, (int, float)):
+        return number_of(line, plain_value)
+    return None
+
+
+def _numpy_number(line: int, value: np.generic) -> Num | Cplx | None:
+    kind = value.dtype.kind
+    if kind == "c":
+        complex_kind = rules.C64 if value.dtype.itemsize == 8 else rules.C128
+        whole = complex(value)
+        return Cplx(
+            literal(line, whole.real, complex_kind.part), literal(line, whole.imag, complex_kind.part), complex_kind
+        )
+    if kind in "mM":
+        return Num(literal(line, int(value.astype(np.int64)), I64), str(value.dtype))
+    if kind in "iufb":
+        return Num(literal(line, value.item(), scalar_of(value.dtype)))
+    return None
+
+
+UNSIGNED: Mapping[int, Scalar] = {8: U8, 16: U16, 32: U32, 64: U64}
+
+
+def as_type(e: ir.Expr, kind: Scalar) -> ir.Expr:
+    """Return the bits of a value as another type of the same size."""
+    if e.type == kind:
+        return e
+    if BOOL in (e.type, kind):
+        return converted(e, kind)
+    return ir.Call(e.line, f"bits.as_{kind.name}", [e], type=kind)
+
+
+def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:
+    """Return copies of indices with the last one moved."""
+    copies = [copy(index) for index in indices]
+    if by:
+        last = copies[-1]
+        copies[-1] = ir.Binary(last.line, "+", converted(last, I64), literal(last.line, by), type=I64)
+    return copies

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,26 @@ from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.arithmetic import converted, number
 from windtunnel.language.numba.declarations import SIZE, DeclarationReader, dtype_of
-from windtunnel.language.numba.values import Const, Cplx, Dim, Method, Num, Records, Tup, Value, View, literal
+from windtunnel.language.numba.values import (
+    Const,
+    Cplx,
+    Dim,
+    Generated,
+    Method,
+    Num,
+    Records,
+    Tup,
+    Value,
+    View,
+    literal,
+)
 from windtunnel.language.types import BOOL, I64, Scalar
+
+_METHODS = (
+    "copy", "reshape", "ravel", "flatten", "fill", "sum", "prod", "mean", "var", "std", "any", "all", "min", "max",
+    "transpose", "view", "item", "argmax", "argmin",
+)  # fmt: skip
+"""The methods of arrays that kernels may call."""
 
 
 class ArrayReader(DeclarationReader):
@@ -36,6 +53,8 @@ class ArrayReader(DeclarationReader):
                 return owner
             case View() | Records():
                 return self.part(node, owner, self.indices(index))
+            case Generated(kind="flat"):
+                return self.item_at(node, owner, self.expression(index))
             case Tup():
                 return self._tuple_part(node, owner, index)
             case Const(value=tuple() | list() | str() | dict() as known):
@@ -52,6 +71,10 @@ class ArrayReader(DeclarationReader):
                 return self.subscripted(node, known, index)
             case _:
                 self.refuse(node, f"an element of {owner.description}, which is not an array", "an array or a tuple")
+
+    def item_at(self, node: ast.AST, value: Value, at: int | Value) -> Value:
+        """Return an item of an iteration."""
+        raise NotImplementedError
 
     def subscripted(self, node: ast.AST, known: Any, index: ast.expr) -> Value:
         """Return ``known[index]`` of an object, such as a type: ``float32[:]``."""
@@ -98,7 +121,7 @@ class ArrayReader(DeclarationReader):
         like = owner.items[0]
         for item in owner.items[1:]:
             like = self.unify(like, item)
-        if self.slot_type(like) is None or isinstance(like, View):
+        if self.slot_type(like) is None:
             self.refuse(
                 node, "an item of a tuple of several types, by an index that is no constant", "a constant index"
             )
@@ -150,26 +173,34 @@ class ArrayReader(DeclarationReader):
             if not owner.dims and len(given) == 1 and isinstance(given[0], Const) and isinstance(given[0].value, int):
                 return self.field(node, owner, list(owner.fields)[given[0].value])
             return self._records_part(node, owner, given)
-        dims = list(owner.dims)
-        count = sum(one is not None for one in given)
-        if count > len(dims):
-            self.refuse(node, f"{count} indices for an array of {len(dims)} dimensions", f"at most {len(dims)}")
-        wanted: list[Value | slice | None] = []
-        for one in given:
-            wanted += [slice(None)] * (len(dims) - count) if one is None else [one]
-        wanted += [slice(None)] * (len(dims) - len(wanted))
         origin, kept = list(owner.origin), []
-        for dim, index in zip(dims, wanted, strict=True):
+        left = iter(owner.dims)
+        for index in self._index_of_each(node, len(owner.dims), given):
+            if isinstance(index, Const) and index.value is None:
+                one = literal(node.lineno, 1)  # type: ignore[attr-defined]
+                kept.append(Dim(0, one, literal(one.line, 0)))  # np.newaxis: every index along it is the same
+                continue
+            dim = next(left)
             if isinstance(index, slice):
                 kept.append(self._sliced(node, dim, index, origin))
                 continue
-            assert index is not None  # noqa: S101  an ellipsis was replaced by slices
             place = self.wrapped(node, self._index_of(node, index), dim.size)
             self._shift(origin, dim, place)
         if kept:
             # The parts of a slice are evaluated now, because it may be used later.
             origin = [None if start is None else self.hold(start, "start") for start in origin]
         return owner.with_dims(tuple(kept), tuple(origin))
+
+    def _index_of_each(self, node: ast.AST, count: int, given: Sequence[Value | slice | None]) -> list[Value | slice]:
+        """Return an index for each dimension, and None of Python for each new one, in the place of ``...``."""
+        new = sum(isinstance(one, Const) and one.value is None for one in given)
+        stated = sum(one is not None for one in given) - new
+        if stated > count:
+            self.refuse(node, f"{stated} indices for an array of {count} dimensions", f"at most {count}")
+        wanted: list[Value | slice] = []
+        for one in given:
+            wanted += [slice(None)] * (count - stated) if one is None else [one]
+        return wanted + [slice(None)] * (count + new - len(wanted))
 
     def _index_of(self, node: ast.AST, index: Value) -> ir.Expr:
         if isinstance(index, View) and not index.dims:
@@ -325,6 +356,11 @@ class ArrayReader(DeclarationReader):
             return where
         return where.with_dims(where.dims, tuple(None if s is None else self.hold(s, "index") for s in where.origin))
 
+    def require_one_array(self, node: ast.AST, owner: View, what: str) -> None:
+        """Refuse what needs to know the array, for a view of one of several."""
+        if owner.others:
+            self.refuse(node, f"{what} of a variable that is one of several arrays", "one array on every path")
+
     # Assignments to elements.
 
     def store_item(self, node: ast.AST, owner: Value, index: ast.expr, value: Value) -> None:
@@ -373,15 +409,20 @@ class ArrayReader(DeclarationReader):
         if isinstance(value, View) and not value.dims:
             value = self.load(node, value)
         made = self.numeric(node, value)
+        if where.others:
+            held = self.stored(made, "held")
+            self.of_each(node, where, lambda one: self.store_value(node, one, held))
+            return
         if isinstance(made, Cplx) and not isinstance(where.element, rules.Complex):
             self.refuse(node, "a complex number stored into an array of real ones", "z.real, z.imag or abs(z)")
         indices = [literal(line, 0) if start is None else start for start in where.origin]
         stored = number(made, where.element)
         if isinstance(stored, Cplx):
             parts = [self.hold(stored.re), self.hold(stored.im)]
-            held = [self.hold(index, "index") for index in indices]
+            held = self.held_index(where)
+            assert isinstance(held, View)  # noqa: S101  it was one before
             for at, part in enumerate(parts):
-                self.emit(ir.Store(line, where.base, [*map(copy, held), literal(line, at)], part))
+                self.store_value(node, self.part_of(line, held, at), Num(part))
             return
         storage = self.arrays[where.base].element
         if isinstance(where.element, Scalar) and storage != where.element:
@@ -475,53 +516,46 @@ class ArrayReader(DeclarationReader):
             for dim in dims[1:]:
                 product = ir.Binary(line, "*", product, converted(copy(dim.size), I64), type=I64)
             return Num(product)
-        if isinstance(owner, View):
-            if name == "T":
-                return owner.with_dims(tuple(reversed(dims)), owner.origin)
-            if name == "dtype":
-                return Const(dtype_of(owner))
-            if name == "itemsize":
-                return Const(dtype_of(owner).itemsize)
-            if name in ("real", "imag") and isinstance(owner.element, rules.Complex):
-                part = literal(line, 0 if name == "real" else 1)
-                return replace(owner, element=owner.element.part, origin=(*owner.origin, part))
-            if name == "nbytes":
-                size = self.array_attribute(node, owner, "size")
-                assert isinstance(size, Num)  # noqa: S101  it is a product of sizes
-                return Num(ir.Binary(line, "*", size.expr, literal(line, dtype_of(owner).itemsize), type=I64))
-            if name == "strides":
-                return self._strides(node, owner)
-        if name in (
-            "copy",
-            "reshape",
-            "ravel",
-            "flatten",
-            "fill",
-            "sum",
-            "prod",
-            "mean",
-            "var",
-            "std",
-            "any",
-            "all",
-            "min",
-            "max",
-            "transpose",
-            "view",
-            "item",
-            "flat",
-        ):
+        found = self._view_attribute(node, owner, name) if isinstance(owner, View) else None
+        if found is not None:
+            return found
+        if name in _METHODS:
             return Method(owner, name)
         self.refuse(node, f"the attribute '{name}' of {owner.description}", "shape, size, ndim, dtype, T, strides")
 
+    def _view_attribute(self, node: ast.AST, owner: View, name: str) -> Value | None:
+        """Return an attribute of an array of numbers; None if it has none of this name."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        dims = owner.dims
+        if name == "T":
+            return owner.with_dims(tuple(reversed(dims)), owner.origin)
+        if name == "dtype":
+            return Const(dtype_of(owner))
+        if name == "itemsize":
+            return Const(dtype_of(owner).itemsize)
+        if name in ("real", "imag") and isinstance(owner.element, rules.Complex):
+            self.require_one_array(node, owner, "a part")
+            return self.part_of(line, owner, 0 if name == "real" else 1)
+        if name == "nbytes":
+            size = self.array_attribute(node, owner, "size")
+            assert isinstance(size, Num)  # noqa: S101  it is a product of sizes
+            return Num(ir.Binary(line, "*", size.expr, literal(line, dtype_of(owner).itemsize), type=I64))
+        if name == "strides":
+            return self._strides(node, owner)
+        if name == "flat":
+            return Generated("flat", (owner,))
+        return None
+
     def _strides(self, node: ast.AST, owner: View) -> Value:
         line: int = node.lineno  # type: ignore[attr-defined]
+        self.require_one_array(node, owner, "strides")
         base = self.arrays[owner.base]
         found: list[Value] = []
         for dim in owner.dims:
-            unit = base.element.bits // 8 if isinstance(owner.element, Scalar) else dtype_of(owner).itemsize
+            of_numbers = isinstance(owner.element, Scalar) or self.holds_parts(owner)
+            unit = base.element.bits // 8 if of_numbers else dtype_of(owner).itemsize
             stride: ir.Expr = literal(line, unit)
-            for axis in range(dim.axis + 1, base.dimensions - isinstance(owner.element, rules.Complex)):
+            for axis in range(dim.axis + 1, len(owner.origin)):
                 side = ir.Size(line, owner.base, axis, type=SIZE)
                 stride = ir.Binary(line, "*", stride, converted(side, I64), type=I64)
             if dim.step is not None:

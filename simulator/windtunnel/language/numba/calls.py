@@ -125,6 +125,8 @@ class CallReader(BrainReader):
             if handler is not None:
                 result: Value = handler(node, given, named)
                 return result
+        if function in (np.ndindex, np.ndenumerate) if _hashable(function) else False:
+            return Generated(name, tuple(self.items(node, given[0])) if isinstance(given[0], Tup) else tuple(given))
         found = self.mathematical(node, function, name, given)
         if found is not None:
             return found

@@ -11,8 +11,8 @@ import numpy as np
 
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
-from windtunnel.language.numba.arithmetic import converted
-from windtunnel.language.numba.reader import UNSIGNED, Reader
+from windtunnel.language.numba.arithmetic import UNSIGNED, converted
+from windtunnel.language.numba.reader import Reader
 from windtunnel.language.numba.values import Dim, Records, Value, View, literal
 from windtunnel.language.types import BOOL, I64, Array, Scalar, scalar_of
 
@@ -61,14 +61,15 @@ class DeclarationReader(Reader):
     ) -> Value:
         """Declare an array of several dimensions as one of one dimension with strides."""
         line: int = node.lineno  # type: ignore[attr-defined]
-        if not isinstance(element, Scalar):
-            self.refuse(node, "another shape of an array of complex numbers", "an array of real numbers")
         unit = self.flattened[name]
-        storage = UNSIGNED[8 * unit] if unit else element
-        ratio = element.bits // storage.bits
-        self.declared[name] = ir.Declare(line, name, space, (math.prod(shape) * ratio,), storage)
-        self.arrays[name] = Array(storage, 1)
-        if shape == (0,):
+        scalar = element.part if isinstance(element, rules.Complex) else element
+        storage = scalar_of(np.dtype(unit)) if unit else scalar
+        pair = (2,) if isinstance(element, rules.Complex) and not unit else ()
+        bits = scalar.bits * (2 if isinstance(element, rules.Complex) and unit else 1)
+        ratio = bits // storage.bits
+        self.declared[name] = ir.Declare(line, name, space, (math.prod(shape) * ratio, *pair), storage)
+        self.arrays[name] = Array(storage, 1 + len(pair))
+        if shape == (0,) and isinstance(element, Scalar):
             return View(name, element, (self.dynamic_dim(node, self.declared[name], element),), (None,), space=space)
         steps = [math.prod(shape[axis + 1 :]) * ratio for axis in range(len(shape))]
         dims = tuple(Dim(0, literal(line, side), literal(line, step)) for side, step in zip(shape, steps, strict=True))
@@ -124,7 +125,7 @@ class DeclarationReader(Reader):
 
     def parameter(
         self, name: str, dtype: np.dtype[Any], ndim: int, layout: str, *, writable: bool = True,
-        fixed: tuple[int, ...] | None = None, unit_bytes: int = 0,
+        fixed: tuple[int, ...] | None = None, storage: str = "",
     ) -> Value:  # fmt: skip
         """Return an array parameter. Records become an array for each field.
 
@@ -158,7 +159,8 @@ class DeclarationReader(Reader):
 
         dims: tuple[Dim, ...]
         if layout == "A":
-            self.arrays[name] = Array(UNSIGNED[8 * unit_bytes] if unit_bytes else scalar, 1 + has_parts)
+            memory = scalar_of(np.dtype(storage)) if storage else scalar
+            self.arrays[name] = Array(memory, 1 if storage else 1 + has_parts)
             given = {stem: self.scalar(f"{name}__{stem}", I64) for stem in strided_names(ndim)}
             for axis in range(ndim):
                 self.nonnegative.add(f"{name}__size{axis}")

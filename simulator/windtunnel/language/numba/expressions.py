@@ -14,14 +14,14 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.names import Group, Name
 from windtunnel.language.numba import arithmetic, rules
-from windtunnel.language.numba.arithmetic import converted, truth
-from windtunnel.language.numba.arrays import ArrayReader
-from windtunnel.language.numba.reader import Environment, Frame, number_of
+from windtunnel.language.numba.arithmetic import converted, number_of, truth
+from windtunnel.language.numba.iteration import IterationReader
+from windtunnel.language.numba.reader import Environment, Frame
 from windtunnel.language.numba.values import (
     Closure,
     Const,
     Cplx,
-    Generated,
+    Maybe,
     Method,
     Num,
     Records,
@@ -30,6 +30,7 @@ from windtunnel.language.numba.values import (
     Value,
     View,
     changes,
+    is_none,
     literal,
     memory_of,
 )
@@ -54,7 +55,7 @@ FOLDED: Mapping[str, Callable[[Any, Any], Any]] = {
 _LARGEST_SHIFT = 256
 
 
-class ExpressionReader(ArrayReader):
+class ExpressionReader(IterationReader):
     """Reads expressions; `calls` adds calls."""
 
     naming = "held"
@@ -400,6 +401,8 @@ class ExpressionReader(ArrayReader):
         return Num(ir.Logic(node.lineno, "and", *sides, type=BOOL))  # type: ignore[attr-defined]
 
     def _comparison(self, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
+        if isinstance(op, (ast.Is, ast.IsNot)) and isinstance(left, Maybe) and is_none(right):
+            return Num(ir.Unary(node.lineno, "not", left.has, type=BOOL) if isinstance(op, ast.Is) else left.has)
         if isinstance(op, (ast.Is, ast.IsNot)):
             same = self._identical(node, left, right)
             return (
@@ -500,80 +503,6 @@ class ExpressionReader(ArrayReader):
             self.blocks.pop()
         self.emit(ir.If(line, condition, yes_ahead, no_ahead))
         return self.at(line, slot)
-
-    # What can be iterated over.
-
-    def items(self, node: ast.AST, value: Value) -> list[Value]:
-        """Return the items of a tuple, or of what has a length that is known now."""
-        if isinstance(value, Tup):
-            return list(value.items)
-        if isinstance(value, Const) and isinstance(value.value, (tuple, list, range, str)):
-            return [self.known_object(node, item) for item in value.value]
-        if isinstance(value, Generated):
-            length = self.length(node, value)
-            if isinstance(length, int):
-                return [self.item_at(node, value, at) for at in range(length)]
-        if isinstance(value, View) and len(value.dims) == 1 and isinstance(value.dims[0].size, ir.Literal):
-            return [self.item_at(node, value, at) for at in range(int(value.dims[0].size.value))]
-        self.refuse(node, f"{value.description}, which cannot be unpacked", "a tuple")
-
-    def length(self, node: ast.AST, value: Value) -> int | ir.Expr:
-        """Return how many items an iteration has: a number if it is known now and the items may differ in type."""
-        match value:
-            case Tup(items=items):
-                return len(items)
-            case Const(value=tuple() | list() | range() | str() as known):
-                return len(known)
-            case View(dims=dims) | Records(dims=dims) if dims:
-                return copy(dims[0].size)
-            case Generated(kind="enumerate", items=(inner, *_)):
-                return self.length(node, inner)
-            case Generated(kind="zip", items=items):
-                lengths = [self.length(node, item) for item in items]
-                known_lengths = [length for length in lengths if isinstance(length, int)]
-                if len(known_lengths) == len(lengths):
-                    return min(known_lengths)
-                shortest: ir.Expr | None = None
-                for length in lengths:
-                    e = literal(node.lineno, length) if isinstance(length, int) else converted(length, I64)  # type: ignore[attr-defined]
-                    shortest = e if shortest is None else ir.Binary(e.line, "min", shortest, e, type=I64)
-                assert shortest is not None  # noqa: S101  there is an iterable of unknown length
-                return shortest
-            case Generated(kind="range", items=(start, stop, step)):
-                known = [item.value if isinstance(item, Const) else None for item in (start, stop, step)]
-                if all(isinstance(number, int) for number in known):
-                    return len(range(*known))
-                a, b = self.integer(node, start), self.integer(node, stop)
-                difference = ir.Binary(a.line, "-", converted(b, I64), converted(a, I64), type=I64)
-                return ir.Binary(a.line, "max", difference, literal(a.line, 0), type=I64)
-            case Generated(kind="reversed", items=(inner,)):
-                return self.length(node, inner)
-            case _:
-                self.refuse(node, f"a loop over {value.description}", "range, a tuple, an array, enumerate or zip")
-
-    def item_at(self, node: ast.AST, value: Value, at: int | Value) -> Value:
-        """Return an item of an iteration."""
-        line: int = node.lineno  # type: ignore[attr-defined]
-        match value:
-            case Tup(items=items) if isinstance(at, int):
-                return items[at]
-            case Const(value=tuple() | list() | range() | str() as known) if isinstance(at, int):
-                return self.known_object(node, known[at])
-            case Generated(kind="enumerate", items=(inner, start)):
-                number: Value = Const(at) if isinstance(at, int) else at
-                return Tup((self.binary(node, "+", number, start), self.item_at(node, inner, at)))
-            case Generated(kind="zip", items=items):
-                return Tup(tuple(self.item_at(node, item, at) for item in items))
-            case Generated(kind="range", items=(start, _, step)):
-                number = Const(at) if isinstance(at, int) else at
-                return self.binary(node, "+", start, self.binary(node, "*", number, step))
-            case View() | Records():
-                index = literal(line, at) if isinstance(at, int) else self.integer(node, at)
-                return self.part(node, value, [Num(index)])
-            case Tup():
-                return self.tuple_item(node, value, Const(at) if isinstance(at, int) else at)
-            case _:
-                self.refuse(node, f"an item of {value.description}", None)
 
 
 def _methods_of(kind: rules.Number) -> tuple[str, ...]:

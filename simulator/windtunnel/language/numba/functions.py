@@ -55,6 +55,10 @@ class FunctionReader(LibdeviceReader):
         """Return one number of an array."""
         raise NotImplementedError
 
+    def place_of(self, node: ast.Call, name: str, owner: View, given: list[Value]) -> Value:
+        """Return the number of the largest or smallest element of an array."""
+        raise NotImplementedError
+
     # Long: one decision over where a function comes from and what its arguments are.
     def mathematical(self, node: ast.Call, function: Any, name: str, given: list[Value]) -> Value | None:
         """Return a call of a function of ``math``, ``cmath`` or NumPy; None if it is none."""
@@ -66,6 +70,8 @@ class FunctionReader(LibdeviceReader):
         reduction = {"amax": "max", "amin": "min"}.get(name, name)
         if from_numpy and reduction in _NUMPY_REDUCTIONS and len(given) == 1 and isinstance(given[0], View):
             return self.reduced(node, reduction, given[0], [])
+        if from_numpy and name in ("argmax", "argmin") and len(given) == 1 and isinstance(given[0], View):
+            return self.place_of(node, name.removeprefix("arg"), given[0], [])
         if function is np.count_nonzero and len(given) == 1 and not isinstance(given[0], View):
             return Num(converted(truth(self.numeric(node, given[0])), I64))
         on_arrays = any(isinstance(value, View) and value.dims for value in given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.names import Name
 from windtunnel.language.numba import arithmetic, rules
-from windtunnel.language.numba.arithmetic import converted, truth
+from windtunnel.language.numba.arithmetic import as_type, converted, truth
 from windtunnel.language.numba.expressions import ExpressionReader
 from windtunnel.language.numba.names import HALF, VectorType
 from windtunnel.language.numba.reader import NeedsFlat
@@ -113,7 +114,7 @@ class IntrinsicReader(ExpressionReader):
                 "arrays of real numbers, or of constant sizes",
             )
         if element.bits < declared.element.bits or (declared.element == BOOL and element != BOOL):
-            raise NeedsFlat(declared.name, min(element.bits, declared.element.bits) // 8)
+            raise NeedsFlat(declared.name, f"u{min(element.bits, declared.element.bits) // 8}")
         return View(declared.name, element, (self.dynamic_dim(node, declared, element),), (None,), space="shared")
 
     def _shape(self, node: ast.Call, value: Value, *, dynamic: bool) -> tuple[int, ...]:
@@ -202,7 +203,6 @@ class IntrinsicReader(ExpressionReader):
     # Atomic operations.
 
     def _call_atomic(self, node: ast.Call, op: str, given: list[Value]) -> Value:
-        line = node.lineno
         if op == "compare_and_swap":
             self._wanted(node, "atomic.compare_and_swap", given, 3)
             given = [given[0], Const(0), *given[1:]]
@@ -219,9 +219,19 @@ class IntrinsicReader(ExpressionReader):
             )
         if not owner.writable:
             self.refuse(node, "an atomic operation on a constant array", "another array")
+        if where.others:
+            held = [self.stored(self.num(node, value), "operand") for value in values]
+            found = self.of_each(node, where, lambda one: self._atomic_at(node, op, one, held))
+            assert found is not None  # noqa: S101  each has a result
+            return found
+        return self._atomic_at(node, op, where, values)
+
+    def _atomic_at(self, node: ast.Call, op: str, where: View, values: Sequence[Value]) -> Num:
+        line, owner = node.lineno, where
         element = self.arrays[owner.base].element
-        if isinstance(owner.element, Scalar) and owner.element != element:
-            self.refuse(node, "an atomic operation on an array that is seen as another type", "the array's own type")
+        seen = owner.element
+        if isinstance(seen, Scalar) and seen != element:
+            return self._atomic_on_bits(node, op, where, values, seen)
         name = {"nanmax": "max", "nanmin": "min"}.get(op, op)
         if op in ("max", "min") and element.kind == "float":
             name = f"{op}_number"
@@ -229,6 +239,21 @@ class IntrinsicReader(ExpressionReader):
         operands = [converted(self.num(node, value).expr, element) for value in values]
         indices = [literal(line, 0) if start is None else start for start in where.origin]
         return Num(ir.Atomic(line, name, owner.base, indices, operands, type=element))
+
+    def _atomic_on_bits(self, node: ast.Call, op: str, where: View, values: Sequence[Value], seen: Scalar) -> Num:
+        """Return an atomic operation on an array that is seen as another type: its memory becomes one of that type."""
+        element = self.arrays[where.base].element
+        if where.space == "global" and where.base in self.captured:
+            self.refuse(node, "an atomic operation on a captured array that is seen as another type", "an argument")
+        same_size = {seen.kind, element.kind} <= {"int", "uint"} and seen.bits == element.bits
+        if same_size and op in ("add", "sub", "and_", "or_", "xor", "exch", "cas"):
+            operands = [Num(as_type(converted(self.num(node, value).expr, seen), element)) for value in values]
+            found = self._atomic_at(node, op, replace(where, element=element), operands)
+            return Num(as_type(found.expr, seen))
+        if seen.kind not in ("int", "uint") or seen.bits > element.bits or self.flattened.get(where.base):
+            self.refuse(node, f"an atomic operation on {rules.name_of(element)} that is seen as {rules.name_of(seen)}",
+                        "integers of the size of the elements, of one type in the whole kernel")  # fmt: skip
+        raise NeedsFlat(where.base, seen.dtype.str[1:])
 
     def _check_atomic(self, node: ast.Call, op: str, owner: View, element: Scalar) -> None:
         """Refuse what Numba CUDA has no atomic operation for."""

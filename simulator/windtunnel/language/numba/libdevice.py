@@ -11,7 +11,7 @@ _MATH: Mapping[str, str] = {
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf",
         "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "floor", "fmod", "hypot", "ldexp", "lgamma", "log", "log10",
         "log1p", "log2", "nextafter", "pow", "remainder", "rint", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
-        "trunc", "erfcinv", "j0", "j1", "y0", "y1",
+        "trunc", "erfcinv", "erfcx", "j0", "j1", "y0", "y1",
     )},
     "tgamma": "gamma", "nearbyint": "rint", "round": "round_half_away", "rcbrt": "rcbrt", "sinpi": "sinpi",
     "cospi": "cospi", "fdim": "fdim", "normcdf": "normcdf", "erfinv": "erfinv", "logb": "logb",
@@ -40,20 +40,19 @@ _CONVERSIONS = (
     ("double", "float", "rn rz ru rd"),
     *((source, "float", "rn rz ru rd") for source in ("int", "uint")),
     *((source, "double", "rn") for source in ("int", "uint")),
-    *((source, to, "rn") for source in ("ll", "ull") for to in ("float", "double")),
+    *((source, to, "rn rz ru rd") for source in ("ll", "ull") for to in ("float", "double")),
 )
-"""Conversions, and how they round. Integers of 64 bits are rounded to nearest only."""
+"""Conversions, and how they round."""
 _TYPES: Mapping[str, str] = {"double": "f64", "float": "f32", "int": "i32", "uint": "u32", "ll": "i64", "ull": "u64"}
-_TWO_RESULTS = ("sincos", "sincospi", "frexp", "modf")
+_TWO_RESULTS = ("sincos", "sincospi", "frexp", "modf", "remquo")
 _BITS: Mapping[str, tuple[str, str]] = {
     "float_as_int": ("f32", "i32"), "int_as_float": ("i32", "f32"), "double_as_longlong": ("f64", "i64"),
     "longlong_as_double": ("i64", "f64"),
 }  # fmt: skip
 _WITH_INTEGER = ("powi", "scalbn")
 _TO_INTEGER = ("ilogb", "llrint", "llround")
-_DIRECTED = ("mul", "div", "sqrt", "rcp")
-"""Operations of single precision that are rounded in any direction. In double precision their results are exact, or too
-far from a number of single precision for a second rounding to matter, which those of ``add`` and ``fma`` are not."""
+_DIRECTED = ("add", "sub", "mul", "div", "sqrt", "rcp")
+"""Operations that are rounded in any direction; there is no ``dsub``."""
 
 
 def _names() -> dict[str, Name]:
@@ -80,7 +79,7 @@ def _names() -> dict[str, Name]:
     for stem, kind, letter in (("", "f64", "d"), ("f", "f32", "f")):
         add(f"fma{stem}", f"rounded fma:rn {kind}")
         add(f"fma{stem}_rn", f"rounded fma:rn {kind}")
-        for name in ("add", "sub", "mul", "div", "sqrt", "rcp"):
+        for name in _DIRECTED:
             if (letter, name) != ("d", "sub"):
                 add(f"{letter}{name}_rn", f"rounded {name}:rn {kind}")
         for name in ("max", "min"):
@@ -90,15 +89,20 @@ def _names() -> dict[str, Name]:
         for name in _TO_INTEGER:
             add(f"{name}{stem}", f"whole {name} {kind}")
         add(f"normcdfinv{stem}", f"quantile normcdfinv {kind}")
-    for rounding in ("rz", "ru", "rd"):
-        for name in _DIRECTED:
-            add(f"f{name}_{rounding}", f"rounded {name}:{rounding} f32")
+        for name in ("jn", "yn"):
+            add(f"{name}{stem}", f"bessel {name} {kind}")
+        for rounding in ("rz", "ru", "rd"):
+            add(f"fma{stem}_{rounding}", f"rounded fma:{rounding} {kind}")
+            for name in _DIRECTED:
+                if (letter, name) != ("d", "sub"):
+                    add(f"{letter}{name}_{rounding}", f"rounded {name}:{rounding} {kind}")
     add("frsqrt_rn", "math rsqrt f32")
     add("fast_fdividef", "rounded div:rn f32")
     add("fast_sincosf", "pair sincos f32")
     add("saturatef", "saturate saturate f32")
     for name, (source, to) in _BITS.items():
         add(name, f"bits {source} {to}")
+    add("byte_perm", "bytes byte_perm i32")
     add("half2float", "bits i16 f16")
     add("float2half_rn", "bits f16 i16")
     for name in ("double2hiint", "double2loint", "hiloint2double"):

@@ -60,26 +60,34 @@ class LibdeviceReader(IntrinsicReader):
         op, way = name.split(":")
         line = node.lineno
         row = self._arguments_of(node, given, *[kind] * {"fma": 3, "sqrt": 1, "rcp": 1}.get(op, 2))
-        wide = kind if way == "rn" else F64
-        row = [converted(one, wide) for one in row]
+        if op == "rcp":
+            op, row = "div", [literal(line, 1.0, kind), *row]
+        if way != "rn":
+            if op == "sub":
+                op, row = "add", [row[0], ir.Unary(line, "-", row[1], type=kind)]
+            return Num(ir.Call(line, f"round.{op}_{way}", row, type=kind))
         if op == "fma":
-            made: ir.Expr = ir.Call(line, "fma", row, type=wide)
-        elif op == "sqrt":
-            made = _function("sqrt", *row)
-        else:
-            left, right = (literal(line, 1.0, wide), row[0]) if op == "rcp" else row
-            made = ir.Binary(line, _SYMBOLS.get(op, "/"), left, right, type=wide)
-        return Num(_directed(made, way, kind))
+            return Num(ir.Call(line, "fma", row, type=kind))
+        return Num(_function("sqrt", *row) if op == "sqrt" else ir.Binary(line, _SYMBOLS[op], *row, type=kind))
+
+    def _bessel_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
+        return Num(ir.Call(node.lineno, f"math.{name}", self._arguments_of(node, given, I32, kind), type=kind))
+
+    def _bytes_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
+        return Num(ir.Call(node.lineno, f"int.{name}", self._arguments_of(node, given, *[kind] * 3), type=kind))
 
     def _extreme_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
         a, b = self._arguments_of(node, given, kind, kind)
         return arithmetic.extreme(node.lineno, name, Num(a), Num(b))
 
     def _pair_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
-        x = self.hold(self._arguments_of(node, given, kind)[0])
+        row = [self.hold(one) for one in self._arguments_of(node, given, *[kind] * (2 if name == "remquo" else 1))]
         ops = {"sincos": ("sin", "cos"), "sincospi": ("sinpi", "cospi")}.get(name, (f"{name}_0", f"{name}_1"))
-        kinds = (kind, I32 if name == "frexp" else kind)
-        parts = [ir.Call(node.lineno, f"math.{one}", [copy(x)], type=of) for one, of in zip(ops, kinds, strict=True)]
+        kinds = (kind, I32 if name in ("frexp", "remquo") else kind)
+        parts = [
+            ir.Call(node.lineno, f"math.{one}", [copy(x) for x in row], type=of)
+            for one, of in zip(ops, kinds, strict=True)
+        ]
         return Tup(tuple(Num(self.hold_always(part, "part")) for part in parts))
 
     def _whole_of_libdevice(self, node: ast.Call, name: str, kind: Scalar, given: list[Value]) -> Value:
@@ -195,6 +203,10 @@ def _bits_as(e: ir.Expr, kind: Scalar) -> ir.Expr:
 
 def _directed(e: ir.Expr, way: str, kind: Scalar) -> ir.Expr:
     """Return a number rounded to single precision in a direction, or to nearest."""
-    if way == "rn" or kind != F32:
+    if way == "rn":
         return converted(e, kind)
+    if e.type in (I64, U64):
+        return ir.Call(e.line, f"round.{kind.name}_of_{way}", [e], type=kind)
+    if kind != F32:
+        return converted(e, kind)  # exact
     return ir.Call(e.line, f"round.f32_{way}", [converted(e, F64)], type=F32)

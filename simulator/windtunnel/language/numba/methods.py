@@ -7,16 +7,17 @@ import warnings
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from numba.core.errors import NumbaWarning
 
 from windtunnel.language import ir
 from windtunnel.language.names import Group
 from windtunnel.language.numba import rules
-from windtunnel.language.numba.arithmetic import converted, truth
+from windtunnel.language.numba.arithmetic import converted, number_of, truth
 from windtunnel.language.numba.declarations import dtype_of
 from windtunnel.language.numba.functions import FunctionReader
-from windtunnel.language.numba.reader import NeedsFlat, number_of
+from windtunnel.language.numba.reader import NeedsFlat
 from windtunnel.language.numba.values import Const, Cplx, Dim, Method, Num, Records, Tup, Value, View, literal
 from windtunnel.language.types import BOOL, F32, F64, I32, I64, U64, Scalar
 
@@ -108,6 +109,8 @@ class MethodReader(FunctionReader):
             return self._copied(node, owner, flat=name == "flatten")
         if isinstance(owner, View) and name in REDUCTIONS:
             return self.reduced(node, name, owner, given)
+        if isinstance(owner, View) and name in ("argmax", "argmin"):
+            return self.place_of(node, name.removeprefix("arg"), owner, given)
         if isinstance(owner, View) and name in ("ravel", "reshape"):
             sizes = self._sizes(node, owner, given) if name == "reshape" else None
             return self.reshaped(node, owner, sizes)
@@ -140,20 +143,24 @@ class MethodReader(FunctionReader):
         if len(given) != 1 or not isinstance(given[0], Const) or not owner.dims:
             self.refuse(node, "view of something that is not a type", "array.view(np.int32)")
         kind = self.element_type(node, given[0].value)
-        if not isinstance(kind, Scalar) or not isinstance(owner.element, Scalar) or owner.unit:
-            self.refuse(node, "another view of complex numbers or dates", "real numbers")
+        if owner.unit:
+            self.refuse(node, "another view of dates", "numbers")
+        self.require_one_array(node, owner, "another view")
         line, storage = node.lineno, self.arrays[owner.base].element
-        if kind.bits < storage.bits:
-            raise NeedsFlat(owner.base, kind.bits // 8)
-        if kind.bits == owner.element.bits:
+        part = kind.part if isinstance(kind, rules.Complex) else kind
+        own = owner.element.part if isinstance(owner.element, rules.Complex) else owner.element
+        if part.bits < storage.bits or (isinstance(owner.element, rules.Complex) and not self.holds_parts(owner)):
+            raise NeedsFlat(owner.base, f"u{min(part.bits, own.bits) // 8}")
+        wide_bits, narrow_bits = part.bits * (1 + (part is not kind)), own.bits * (1 + (own is not owner.element))
+        if wide_bits == narrow_bits:
             return replace(owner, element=kind)
         last = owner.dims[-1]
-        wide, narrow = (literal(line, bits // 8) for bits in (kind.bits, owner.element.bits))
+        wide, narrow = (literal(line, bits // 8) for bits in (wide_bits, narrow_bits))
         total = ir.Binary(line, "*", converted(copy(last.size), I64), narrow, type=I64)
         size = self.hold(ir.Binary(line, "//", total, wide, type=I64), "size")
         if isinstance(size, ir.Variable):
             self.nonnegative.add(size.name)
-        ratio = kind.bits // storage.bits
+        ratio = wide_bits // storage.bits
         step = None if ratio == 1 else literal(line, ratio)
         return replace(owner, element=kind, dims=(*owner.dims[:-1], Dim(last.axis, size, step)))
 
@@ -187,10 +194,9 @@ class MethodReader(FunctionReader):
 
     def flat(self, node: ast.AST, owner: View) -> Dim:
         """Return the dimension along which the elements of an array of several dimensions lie, one after another."""
-        if not owner.contiguous or isinstance(owner.element, rules.Complex):
-            self.refuse(
-                node, "another shape of an array that is not contiguous, or of complex numbers", "a whole array"
-            )
+        self.require_one_array(node, owner, "another shape")
+        if not owner.contiguous:
+            self.refuse(node, "another shape of an array that is not contiguous", "a whole array")
         if len(owner.origin) > 1:
             raise NeedsFlat(owner.base)
         last = owner.dims[-1]
@@ -202,6 +208,8 @@ class MethodReader(FunctionReader):
         """Return one number of an array: ``sum``, ``mean``, ``nanmax`` and their kin, in the order of the elements."""
         if given:
             self.refuse(node, f"{name} along an axis", "of the whole array")
+        if isinstance(owner.element, rules.Complex) and name in ("sum", "prod", "mean"):
+            return self._complex_total(node, name, owner, owner.element)
         if isinstance(owner.element, rules.Complex) or owner.unit:
             self.refuse(node, f"{name} of complex numbers or dates", "real numbers")
         line = node.lineno
@@ -220,6 +228,24 @@ class MethodReader(FunctionReader):
         if plain == "count_nonzero":
             kind = I64
         return Num(self._folded_over(node, name, owner, kind))
+
+    def _complex_total(self, node: ast.Call, name: str, owner: View, kind: rules.Complex) -> Value:
+        """Emit the loop of a sum, a product or a mean of complex numbers, and return its result."""
+        line = node.lineno
+        total = self.slot("total", Cplx(literal(line, 0.0, kind.part), literal(line, 0.0, kind.part), kind))
+        self.assign_slot(line, total, Const(complex(name == "prod")))
+
+        def fold(value: Num | Cplx) -> None:
+            now = self.at(line, total)
+            self.assign_slot(line, total, self.binary(node, "*" if name == "prod" else "+", now, value))
+
+        self.each(node, owner, fold)
+        now = self.at(line, total)
+        if name != "mean":
+            return now
+        size = self.array_attribute(node, owner, "size")
+        return self.binary(node, "/", now, Cplx(converted(self.num(node, size).expr, kind.part),
+                                                literal(line, 0.0, kind.part), kind))  # fmt: skip
 
     def _counted_in(self, node: ast.Call, name: str, owner: View) -> ir.Expr:
         """Return how many elements an array has, without NaN for functions that leave it out."""
@@ -297,7 +323,37 @@ class MethodReader(FunctionReader):
         self.each(node, owner, fold)
         return self.read(line, total)
 
-    def each(self, node: ast.AST, owner: View, use: Callable[[Num], None]) -> None:
+    def place_of(self, node: ast.Call, name: str, owner: View, given: list[Value]) -> Value:
+        """Return the number of the first largest or smallest element, in the order of rows; NaN counts as either."""
+        if given:
+            self.refuse(node, f"arg{name} along an axis", "of the whole array")
+        if isinstance(owner.element, rules.Complex) or owner.unit:
+            self.refuse(node, f"arg{name} of complex numbers or dates", "real numbers")
+        line = node.lineno
+        best, found, number = (self.variable(stem, kind) for stem, kind in
+                               (("best", owner.element), ("found", I64), ("number", I64)))  # fmt: skip
+        first = self.part(node, owner, [Num(literal(line, 0)) for _ in owner.dims])
+        self.emit(ir.Assign(line, best, self.num(node, first).expr))
+        for counter in (found, number):
+            self.emit(ir.Assign(line, counter, literal(line, 0)))
+
+        def compare(value: Num) -> None:
+            element = self.hold(value.expr)
+            now = self.read(line, best)
+            beyond: ir.Expr = ir.Binary(line, "<" if name == "min" else ">", copy(element), now, type=BOOL)
+            if value.type.kind == "float":
+                is_nan, had_nan = (ir.Binary(line, "!=", copy(e), copy(e), type=BOOL) for e in (element, now))
+                no_more = ir.Unary(line, "not", had_nan, type=BOOL)
+                beyond = ir.Logic(line, "or", beyond, ir.Logic(line, "and", is_nan, no_more, type=BOOL), type=BOOL)
+            here = ir.Assign(line, found, self.read(line, number))
+            self.emit(ir.If(line, beyond, [ir.Assign(line, best, copy(element)), here], []))
+            step = ir.Binary(line, "+", self.read(line, number), literal(line, 1), type=I64)
+            self.emit(ir.Assign(line, number, step))
+
+        self.each(node, owner, compare)
+        return Num(self.read(line, found))
+
+    def each(self, node: ast.AST, owner: View, use: Callable[[Any], None]) -> None:
         """Emit loops over the elements of an array, in the order of memory."""
         line: int = node.lineno  # type: ignore[attr-defined]
         counters = [self.variable("element", I64) for _ in owner.dims]
@@ -305,7 +361,7 @@ class MethodReader(FunctionReader):
         self.blocks.append([])
         at: list[Value | slice | None] = [Num(self.read(line, counter)) for counter in counters]
         part = self.part(node, owner, at)
-        use(self.num(node, part))
+        use(self.numeric(node, part))
         block = self.blocks.pop()
         for counter, dim in reversed(list(zip(counters, owner.dims, strict=True))):
             stop = converted(copy(dim.size), I64)

@@ -41,8 +41,8 @@ class ArrayArgument:
     ndim: int
     layout: str
     writable: bool = True
-    unit: int = 0
-    """The bytes of the elements that the kernel sees, if they are smaller than those of the array."""
+    unit: str = ""
+    """The type of the integers as which the kernel sees the memory, such as ``u4``; empty for the array's elements."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class _Memory:
     negative: set[tuple[Any, ...]] = field(default_factory=set)
     raised: dict[Any, Any] = field(default_factory=dict)
     undefined: set[tuple[Any, ...]] = field(default_factory=set)
-    flat: dict[str, int] = field(default_factory=dict)
-    """Arrays that are kept as one dimension with strides, and the bytes of what they consist of; 0 for elements."""
+    flat: dict[str, str] = field(default_factory=dict)
+    """Arrays that are kept as one dimension with strides, and the type of the integers that they consist of, if any."""
 
 
 def read_kernel(
@@ -112,7 +112,7 @@ def read_kernel(
         try:
             program = reader.program(arguments)
         except NeedsFlat as needed:
-            memory.flat[needed.name] = needed.unit or memory.flat.get(needed.name, 0)
+            memory.flat[needed.name] = needed.unit or memory.flat.get(needed.name, "")
             continue
         if not reader.changed:
             return program
@@ -213,7 +213,7 @@ class _KernelReader(RecursiveReader):
                 bound = [self._bind(f"{name}__{at}", item) for at, item in enumerate(items)]
                 return Tup(tuple(bound), names)
             case ArrayArgument(dtype=dtype, ndim=ndim, layout=layout, writable=writable, unit=unit):
-                value = self.parameter(name, dtype, ndim, layout, writable=writable, unit_bytes=unit)
+                value = self.parameter(name, dtype, ndim, layout, writable=writable, storage=unit)
                 self.parameters += array_parameters(name, dtype, ndim, layout)
                 return value
 

@@ -8,28 +8,39 @@ again until no such type changes.
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-import numpy as np
-
 from windtunnel.language import ir
-from windtunnel.language.numba import rules
-from windtunnel.language.numba.arithmetic import converted, number
-from windtunnel.language.numba.values import Const, Cplx, Dim, Num, Records, Tup, Unusable, Value, View, literal
+from windtunnel.language.numba import rules, several
+from windtunnel.language.numba.arithmetic import UNSIGNED, as_type, converted, moved, number, number_of
+from windtunnel.language.numba.values import (
+    Const,
+    Cplx,
+    Dim,
+    Maybe,
+    Num,
+    Records,
+    Tup,
+    Unusable,
+    Value,
+    View,
+    is_none,
+    literal,
+    same_object,
+)
 from windtunnel.language.source import Source
-from windtunnel.language.types import BOOL, F64, I64, U8, U16, U32, U64, Array, Scalar, scalar_of
+from windtunnel.language.types import BOOL, I32, I64, Array, Scalar
 
 Environment = dict[str, Value]
 
 
 class NeedsFlat(Exception):
-    """An array must be seen as one of one dimension with strides, of elements of ``unit`` bytes if that is not 0."""
+    """An array must be seen as one of one dimension with strides, of integers of the type ``unit`` if it is given."""
 
-    def __init__(self, name: str, unit: int = 0) -> None:
+    def __init__(self, name: str, unit: str = "") -> None:
         super().__init__(name)
         self.name, self.unit = name, unit
 
@@ -43,6 +54,8 @@ class Loop:
 
     key: tuple[Any, ...]
     heads: dict[str, Value] = field(default_factory=dict)
+    constants: dict[str, Value] = field(default_factory=dict)
+    """Variables that are None or another object before it, and that it assigns."""
     wanted: set[str] = field(default_factory=set)
     """Variables that only the loop assigns and something after it reads."""
     broke: str | None = None
@@ -105,7 +118,7 @@ class Reader:
         self.frame = Frame(source, source.tree, {}, ())
         self.undefined: set[tuple[Any, ...]] = set()
         """Variables that are read before any path assigns them, as of the last time the kernel was read."""
-        self.flattened: dict[str, int] = {}
+        self.flattened: dict[str, str] = {}
         """Arrays that are kept as one dimension with strides, and the bytes of what they consist of; 0 for elements."""
         self.dead = False
         """Whether the statement that is being read cannot be reached."""
@@ -161,12 +174,17 @@ class Reader:
                 return Num(self.hold_always(expr, stem), unit)
             case Cplx(re=re, im=im, type=kind):
                 return Cplx(self.hold_always(re, f"{stem}_re"), self.hold_always(im, f"{stem}_im"), kind)
+            case Maybe(has=has):
+                made = self.slot(stem, value)
+                self.assign_slot(has.line, made, value)
+                return made
             case Tup(items=items, names=names):
                 return Tup(tuple(self.stored(item, f"{stem}_{number}") for number, item in enumerate(items)), names)
             case View(dims=dims, origin=origin) if dims:
                 # A slice stays where it is when the variables that its bounds came from change.
                 kept = tuple(Dim(dim.axis, self._fixed(dim.size), self._fixed_or_none(dim.step)) for dim in dims)
-                return replace(value, dims=kept, origin=tuple(map(self._fixed_or_none, origin)))
+                origin = tuple(map(self._fixed_or_none, origin))
+                return replace(value, dims=kept, origin=origin, which=self._fixed_or_none(value.which))
             case _:
                 return value
 
@@ -217,6 +235,8 @@ class Reader:
         """Return a value as a number; KernelError if it is none."""
         if isinstance(value, (Num, Cplx)):
             return value
+        if isinstance(value, Maybe):
+            return value.number
         if isinstance(value, Unusable):
             self.refuse(node, value.problem, "one type on every path")
         if isinstance(value, View) and not value.dims:
@@ -244,19 +264,60 @@ class Reader:
     def load(self, node: ast.AST, value: View) -> Num | Cplx:
         """Return the element that a view without dimensions is."""
         line: int = node.lineno  # type: ignore[attr-defined]
+        if value.others:
+            found = self.of_each(node, value, lambda one: self.load(node, one))
+            assert isinstance(found, (Num, Cplx))  # noqa: S101  each is a number
+            return found
         if value.text:
             self.refuse(node, "text as a value", "an assignment of a constant to an element")
-        indices = [literal(line, 0) if start is None else copy(start) for start in value.origin]
         if isinstance(value.element, rules.Complex):
-            parts = [
-                ir.Load(line, value.base, [*map(copy, indices), literal(line, part)], type=value.element.part)
-                for part in (0, 1)
-            ]
-            return Cplx(self.hold(parts[0]), self.hold(parts[1]), value.element)
+            re, im = (self.numeric(node, self.part_of(line, value, number)) for number in (0, 1))
+            assert isinstance(re, Num)  # noqa: S101  parts are real numbers
+            assert isinstance(im, Num)  # noqa: S101
+            return Cplx(self.hold(re.expr), self.hold(im.expr), value.element)
+        indices = [literal(line, 0) if start is None else copy(start) for start in value.origin]
         storage = self.arrays[value.base].element
         if storage == value.element:
             return Num(ir.Load(line, value.base, indices, type=storage), value.unit)
         return Num(self._joined(line, value.base, indices, storage, value.element), value.unit)
+
+    def of_each(self, node: ast.AST, where: View, use: Callable[[View], Value | None]) -> Value | None:
+        """Emit what is done with an element of one of several arrays, under a condition for each; return its value."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        held = replace(where, origin=tuple(None if s is None else self.hold(s, "index") for s in where.origin))
+        values, blocks = [], []
+        for base in several.bases(held):
+            self.blocks.append([])
+            values.append(use(replace(held, base=base, others=(), which=None)))
+            blocks.append(self.blocks.pop())
+        slot = None if values[0] is None else self.slot("item", values[0])
+        for value, block in zip(values, blocks, strict=True):
+            if slot is not None and value is not None:
+                self.blocks.append(block)
+                self.assign_slot(line, slot, value)
+                self.blocks.pop()
+        rest = blocks.pop()
+        for at in reversed(range(len(blocks))):
+            rest = [ir.If(line, several.is_number(line, held, at), blocks[at], rest)]
+        for statement in rest:
+            self.emit(statement)
+        return None if slot is None else self.at(line, slot)
+
+    def holds_parts(self, view: View) -> bool:
+        """Return whether a view of complex numbers is of memory of single numbers, in which the parts alternate."""
+        return self.arrays[view.base].dimensions == len(view.origin)
+
+    def part_of(self, line: int, view: View, number: int) -> View:
+        """Return the real (0) or the imaginary part (1) of complex numbers."""
+        assert isinstance(view.element, rules.Complex)  # noqa: S101  it has parts
+        part, origin = view.element.part, view.origin
+        if not self.holds_parts(view):
+            return replace(view, element=part, origin=(*origin, literal(line, number)))
+        by = literal(line, number * (part.bits // self.arrays[view.base].element.bits))
+        *first, last = origin
+        if number:
+            last = by if last is None else ir.Binary(line, "+", converted(copy(last), I64), by, type=I64)
+        return replace(view, element=part, origin=(*first, last))
 
     def _joined(self, line: int, base: str, indices: list[ir.Expr], storage: Scalar, element: Scalar) -> ir.Expr:
         """Return an element of another type than the memory has: its bits, from one or several elements there."""
@@ -297,7 +358,7 @@ class Reader:
         """Return what a variable is that has one of two values: its numbers' expressions mean types only."""
         if a is b:
             return a
-        if isinstance(a, Const) and isinstance(b, Const) and _same_object(a.value, b.value):
+        if isinstance(a, Const) and isinstance(b, Const) and same_object(a.value, b.value):
             return a
         line = 0
         one, other = (
@@ -307,11 +368,44 @@ class Reader:
         if one is not None and other is not None:
             kind = rules.unified(one.type, other.type)
             return number(one, kind)
+        maybe = self._maybe(a, b)
+        if maybe is not None:
+            return maybe
         if isinstance(a, Tup) and isinstance(b, Tup) and len(a.items) == len(b.items):
             return Tup(tuple(self.unify(x, y) for x, y in zip(a.items, b.items, strict=True)), a.names)
-        if isinstance(a, View) and isinstance(b, View) and _same_form(a, b):
-            return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
+        both = self._one_view(a, b) if isinstance(a, View) and isinstance(b, View) else None
+        if both is not None:
+            return both
         return Unusable(f"a variable that is {a.description} on one path and {b.description} on another")
+
+    def _one_view(self, a: View, b: View) -> View | None:
+        """Return the type of a variable that is one of two arrays; None if they have no common type."""
+        if several.same_form(a, b):
+            return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
+        self._flatten_one(a, b)
+        return several.together(a, b) if self._memory(a) == self._memory(b) else None
+
+    def _maybe(self, a: Value, b: Value) -> Maybe | None:
+        """Return the type of a variable that is None on one path and a number on another; None if it is not one."""
+        if not any(isinstance(value, Maybe) or is_none(value) for value in (a, b)):
+            return None
+        given = [value.number if isinstance(value, Maybe) else value for value in (a, b) if not is_none(value)]
+        both = given[0] if len(given) == 1 else self.unify(*given)
+        made = number_of(0, both.value) if isinstance(both, Const) else both
+        return Maybe(literal(0, False, BOOL), made) if isinstance(made, (Num, Cplx)) else None
+
+    def _flatten_one(self, a: View, b: View) -> None:
+        """Ask for an array of one dimension, if two views can only then be in one variable: ``a`` and ``b[0]``."""
+        forms = [([dim.axis for dim in view.dims], len(view.origin)) for view in (a, b)]
+        if len(a.dims) != len(b.dims) or a.element != b.element or forms[0] == forms[1]:
+            return
+        for view in (a, b):
+            for base in several.bases(view):
+                if len(view.origin) > 1 and base not in self.flattened and base not in self.captured:
+                    raise NeedsFlat(base)
+
+    def _memory(self, view: View) -> set[tuple[Scalar, int]]:
+        return {(self.arrays[base].element, self.arrays[base].dimensions) for base in several.bases(view)}
 
     def same_type(self, a: Value, b: Value) -> bool:
         """Return whether two values have one type."""
@@ -320,7 +414,9 @@ class Reader:
         if isinstance(a, Tup) and isinstance(b, Tup):
             return len(a.items) == len(b.items) and all(map(self.same_type, a.items, b.items))
         if isinstance(a, View) and isinstance(b, View):
-            return _same_form(a, b)
+            return several.same_form(a, b)
+        if isinstance(a, Maybe) and isinstance(b, Maybe):
+            return a.number.type == b.number.type
         return type(a) is type(b)
 
     def slot_type(self, value: Value) -> Value | None:
@@ -328,7 +424,7 @@ class Reader:
         match value:
             case Const(value=known):
                 return number_of(0, known)
-            case Num() | Cplx() | View():
+            case Num() | Cplx() | View() | Maybe():
                 return value
             case Tup(items=items, names=names):
                 inner = [self.slot_type(item) for item in items]
@@ -347,6 +443,9 @@ class Reader:
             case Cplx(type=kind):
                 parts = [self.read(0, self.variable(f"{name}_{part}", kind.part)) for part in ("re", "im")]
                 return Cplx(parts[0], parts[1], kind)
+            case Maybe(number=inner):
+                has = self.read(0, self._slot_variable(f"{name}_has", BOOL))
+                return Maybe(has, self.slot(name, inner))  # type: ignore[arg-type]  # of a number
             case Tup(items=items, names=names):
                 return Tup(tuple(self.slot(f"{name}_{at}", item) for at, item in enumerate(items)), names)
             case View():
@@ -354,12 +453,16 @@ class Reader:
                 def new(stem: str) -> ir.Expr:
                     return self.read(0, self._slot_variable(f"{name}_{stem}", I64))
 
-                origin = tuple(new("start") for _ in like.origin)
-                dims = tuple(Dim(dim.axis, new("size"), new("step")) for dim in like.dims)
+                def kept(part: ir.Expr | None, stem: str) -> ir.Expr | None:
+                    return None if part is None and like.others else new(stem)
+
+                origin = tuple(kept(start, "start") for start in like.origin)
+                dims = tuple(Dim(dim.axis, new("size"), kept(dim.step, "step")) for dim in like.dims)
                 for dim in dims:
                     assert isinstance(dim.size, ir.Variable)  # noqa: S101  it is a new variable
                     self.nonnegative.add(dim.size.name)
-                return replace(like, dims=dims, origin=origin)
+                which = self.read(0, self._slot_variable(f"{name}_which", I32)) if like.others else None
+                return replace(like, dims=dims, origin=origin, which=which)
             case _:
                 return like
 
@@ -385,10 +488,17 @@ class Reader:
                     parts = [self.hold(both.re), self.hold(both.im)]
                     self._set(line, re, parts[0])
                     self._set(line, im, parts[1])
+            case Maybe(has=ir.Variable(name=name), number=numeric):
+                known = value.has if isinstance(value, Maybe) else literal(line, not is_none(value), BOOL)
+                self._set(line, name, known)
+                if not is_none(value):
+                    self.assign_slot(line, numeric, value.number if isinstance(value, Maybe) else value)
             case Tup(items=items) if isinstance(value, Tup):
                 for inner, item in zip(items, value.items, strict=False):
                     self.assign_slot(line, inner, item)
             case View() if isinstance(value, View):
+                if isinstance(slot.which, ir.Variable):
+                    self._set(line, slot.which.name, several.place(line, slot, value))
                 for target, start in zip(slot.origin, value.origin, strict=True):
                     self._to(line, target, start, 0)
                 for dim, given in zip(slot.dims, value.dims, strict=True):
@@ -429,6 +539,8 @@ class Reader:
                 return Num(self.read(line, name), unit)
             case Cplx(re=ir.Variable(name=re), im=ir.Variable(name=im), type=kind):
                 return Cplx(self.read(line, re), self.read(line, im), kind)
+            case Maybe(has=ir.Variable(name=name), number=inner):
+                return Maybe(self.read(line, name), self.at(line, inner))  # type: ignore[arg-type]  # of a number
             case Tup(items=items, names=names):
                 return Tup(tuple(self.at(line, item) for item in items), names)
             case _:
@@ -477,18 +589,6 @@ class Reader:
         return joined
 
 
-UNSIGNED: Mapping[int, Scalar] = {8: U8, 16: U16, 32: U32, 64: U64}
-
-
-def as_type(e: ir.Expr, kind: Scalar) -> ir.Expr:
-    """Return the bits of a value as another type of the same size."""
-    if e.type == kind:
-        return e
-    if BOOL in (e.type, kind):
-        return converted(e, kind)
-    return ir.Call(e.line, f"bits.as_{kind.name}", [e], type=kind)
-
-
 def _version(e: ir.Expr) -> ir.Expr:
     """Return a variable's version, which another one copies whether or not it is assigned."""
     if isinstance(e, ir.Variable):
@@ -496,89 +596,3 @@ def _version(e: ir.Expr) -> ir.Expr:
     if isinstance(e, ir.Convert) and isinstance(e.operand, (ir.Variable, ir.Convert)):
         return ir.Convert(e.line, e.to, _version(e.operand), type=e.type)
     return e
-
-
-def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:
-    """Return copies of indices with the last one moved."""
-    copies = [copy(index) for index in indices]
-    if by:
-        last = copies[-1]
-        copies[-1] = ir.Binary(last.line, "+", converted(last, I64), literal(last.line, by), type=I64)
-    return copies
-
-
-def number_of(line: int, value: Any) -> Num | Cplx | None:
-    """Return a Python or NumPy number with Numba's type of it; None for another object."""
-    if isinstance(value, (bool, np.bool_)):
-        return Num(literal(line, bool(value), BOOL))
-    if isinstance(value, np.generic):
-        return _numpy_number(line, value)
-    if isinstance(value, int):
-        plain = int(value)
-        return Num(literal(line, plain, U64 if plain >= 2**63 else I64))
-    if isinstance(value, float):
-        return Num(literal(line, float(value), F64))
-    if isinstance(value, complex):
-        return Cplx(literal(line, value.real, F64), literal(line, value.imag, F64), rules.C128)
-    plain_value = getattr(value, "value", None)
-    if type(type(value)).__name__ in ("EnumMeta", "EnumType") and isinstance(plain_value, (int, float)):
-        return number_of(line, plain_value)
-    return None
-
-
-def _numpy_number(line: int, value: np.generic) -> Num | Cplx | None:
-    kind = value.dtype.kind
-    if kind == "c":
-        complex_kind = rules.C64 if value.dtype.itemsize == 8 else rules.C128
-        whole = complex(value)
-        return Cplx(
-            literal(line, whole.real, complex_kind.part), literal(line, whole.imag, complex_kind.part), complex_kind
-        )
-    if kind in "mM":
-        return Num(literal(line, int(value.astype(np.int64)), I64), str(value.dtype))
-    if kind in "iufb":
-        return Num(literal(line, value.item(), scalar_of(value.dtype)))
-    return None
-
-
-def _same_object(a: Any, b: Any) -> bool:
-    if a is b:
-        return True
-    if type(a) is not type(b) or not isinstance(a, (bool, int, float, str, complex)):
-        return False
-    if isinstance(a, float) and isinstance(b, float):
-        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
-    return bool(a == b)
-
-
-def _same_form(a: View, b: View) -> bool:
-    return a.base == b.base and a.element == b.element and [dim.axis for dim in a.dims] == [dim.axis for dim in b.dims]
-
-
-def assigned_in(nodes: Iterable[ast.AST]) -> list[str]:
-    """Return the names that statements assign, in order, without those of inner functions."""
-    found: dict[str, None] = {}
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            if isinstance(node, ast.FunctionDef):
-                found[node.name] = None
-            return
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found[node.id] = None
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    for node in nodes:
-        visit(node)
-    return list(found)
-
-
-def loads(nodes: Iterable[ast.AST]) -> Mapping[str, int]:
-    """Return how often statements read each name."""
-    counts: dict[str, int] = {}
-    for node in nodes:
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
-                counts[inner.id] = counts.get(inner.id, 0) + 1
-    return counts

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from windtunnel.language import ir
 from windtunnel.language.numba.arithmetic import converted, truth
+from windtunnel.language.numba.assignments import assigned_in, loads
+from windtunnel.language.numba.branches import as_branches, as_expression
 from windtunnel.language.numba.calls import CallReader
-from windtunnel.language.numba.reader import Frame, Loop, assigned_in, loads
+from windtunnel.language.numba.reader import Frame, Loop
 from windtunnel.language.numba.values import (
     Closure,
     Const,
@@ -46,6 +48,7 @@ class StatementReader(CallReader):
         self.blocks.pop()
         return block
 
+    # Long: one case for each kind of statement, each a line or two.
     def statement(self, node: ast.stmt) -> None:
         """Read a statement."""
         match node:
@@ -89,6 +92,12 @@ class StatementReader(CallReader):
                 self._import(node)
             case ast.Delete():
                 pass
+            case ast.Match():
+                self._match(node)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                assigned = set(names) & set(assigned_in(ast.iter_child_nodes(self.frame.tree)))
+                if assigned:
+                    self.refuse(node, f"an assignment to '{min(assigned)}' outside of the kernel", "an array's element")
             case _:
                 self.refuse(node, words_of(node), "assignments, if, while, for, break, continue, return")
 
@@ -133,7 +142,7 @@ class StatementReader(CallReader):
             case ast.Attribute(value=owner, attr=name):
                 self.store_attribute(target, self.expression(owner), name, value)
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                items = self.items(node, value)
+                items = self.items(node, value, len(targets))
                 if len(items) != len(targets):
                     self.refuse(target, f"{len(targets)} names for {len(items)} values", "equally many")
                 held = [self.stored(self.loaded(node, item), "held") for item in items]
@@ -192,6 +201,15 @@ class StatementReader(CallReader):
             self.frame.env = self.merge(node.lineno, [(after, body), (other, orelse)])
         self.emit(ir.If(node.lineno, condition, body, orelse))
 
+    def _match(self, node: ast.Match) -> None:
+        branches = as_branches(node, self.fresh("subject"))
+        if branches is None:
+            self.refuse(node, "a pattern of a sequence, a class or with a name and a guard", "values, alternatives, _")
+        for statement in branches:
+            self.statement(statement)
+            if self.dead:
+                return
+
     # Loops.
 
     def _enter(self, node: ast.AST, body: Sequence[ast.stmt], targets: Sequence[str] = ()) -> Loop:
@@ -215,7 +233,10 @@ class StatementReader(CallReader):
                 self.frame.env[name] = known
                 continue
             like = before if known is None else self.unify(before, known)
-            if isinstance(like, (Closure, Records, Unusable)) or (isinstance(like, Const) and self._static(like)):
+            if isinstance(like, Const) and self._static(like):
+                loop.constants[name] = like
+                continue
+            if isinstance(like, (Closure, Records, Unusable)):
                 continue
             slot = self.slot(name, like)
             self.hope(key, slot)
@@ -235,6 +256,10 @@ class StatementReader(CallReader):
             if head is None:
                 if name in loop.wanted and isinstance(self.slot_type(value), (Num, Cplx, Tup)):
                     self._learn((*loop.key, name), value)
+                constant = loop.constants.get(name)
+                if constant is not None and self.unify(constant, value) is not constant:
+                    self.known[*loop.key, name] = self.unify(constant, value)
+                    self.changed = True
                 continue
             if value is head:
                 continue
@@ -467,7 +492,7 @@ class StatementReader(CallReader):
             value = self.expression(frame.tree.body)
             self.frame = outer
             return value
-        body = _as_expression(frame.tree.body)
+        body = as_expression(frame.tree.body)
         returns = [inner for statement in body for inner in ast.walk(statement) if isinstance(inner, ast.Return)]
         frame.single = len(returns) == 0 or (len(returns) == 1 and body[-1] is returns[0])
         outer, self.frame = self.frame, frame
@@ -532,21 +557,6 @@ class StatementReader(CallReader):
         if self.frame.depth == 0 or not self.frame.single:
             self.emit(ir.Return(line))
             self.dead = True
-
-
-def _as_expression(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return ``if a: return x`` and ``return y`` at the end of a function as ``return x if a else y``."""
-    at = next((number for number, node in enumerate(body) if isinstance(node, ast.If)), len(body))
-    match body[at:]:
-        case [ast.If(body=[ast.Return(value=ast.expr() as yes)], orelse=orelse) as chosen, *after] if not (
-            after and orelse
-        ):
-            rest = _as_expression(orelse or after)
-            match rest:
-                case [ast.Return(value=ast.expr() as no)]:
-                    both = ast.copy_location(ast.IfExp(chosen.test, yes, no), chosen)
-                    return [*body[:at], ast.copy_location(ast.Return(both), chosen)]
-    return body
 
 
 def _range_type(kinds: Sequence[Scalar]) -> Scalar:

@@ -6,6 +6,7 @@ and a complex number is a pair of floats, so that the tree holds numbers and ele
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -55,6 +56,19 @@ class Cplx(Value):
     def description(self) -> str:
         """What it is, in words of messages."""
         return "a complex number"
+
+
+@dataclass(frozen=True, eq=False)
+class Maybe(Value):
+    """A variable that is None on one path and a number on another: ``has`` says whether it is a number."""
+
+    has: ir.Expr
+    number: Num | Cplx
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return f"{self.number.description} or None"
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +138,10 @@ class View(Value):
     """The characters of an element that is text; ``base`` then has a last dimension of that length more."""
     contiguous: bool = False
     """Whether its elements are known to lie one after another, the last dimension's first."""
+    others: tuple[str, ...] = ()
+    """Further arrays of the tree that it may belong to instead of ``base``, if the kernel chooses while it runs."""
+    which: ir.Expr | None = None
+    """The number of the array that it belongs to, if there are others: 0 for ``base``."""
 
     @property
     def description(self) -> str:
@@ -194,6 +212,22 @@ class Unusable(Value):
     def description(self) -> str:
         """What it is, in words of messages."""
         return self.problem
+
+
+def is_none(value: Value) -> bool:
+    """Return whether a value is None of Python."""
+    return isinstance(value, Const) and value.value is None
+
+
+def same_object(a: Any, b: Any) -> bool:
+    """Return whether two objects from outside are one: equal numbers of one type, or the same object."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or not isinstance(a, (bool, int, float, str, complex)):
+        return False
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return bool(a == b)
 
 
 def literal(line: int, value: float | bool, kind: Scalar = I64) -> ir.Literal:

@@ -45,7 +45,18 @@ class OutOfMemoryError(MemoryError):
         super().__init__(f"{text}, limit set to: {limit:,} bytes)." if limit else f"{text}).")
 
     def __reduce__(self) -> Any:
-        return type(self), (self._size, self._total, self._limit)
+        return OutOfMemoryError, (self._size, self._total, self._limit)
+
+
+class _DeviceOutOfMemory(OutOfMemoryError, DeviceOutOfMemory):
+    """The device has not enough free memory: CuPy's error, and Windtunnel's."""
+
+    def __init__(self, size: int, total: int, error: DeviceOutOfMemory) -> None:
+        OutOfMemoryError.__init__(self, size, total)
+        vars(self).update(vars(error))
+
+
+_DeviceOutOfMemory.__name__ = _DeviceOutOfMemory.__qualname__ = OutOfMemoryError.__name__
 
 
 class BaseMemory:
@@ -59,7 +70,7 @@ class BaseMemory:
             try:
                 allocation = Allocation(self.size, self.kind)
             except DeviceOutOfMemory as error:
-                raise OutOfMemoryError(self.size, int(current_accelerator().allocated_bytes)) from error
+                raise _DeviceOutOfMemory(self.size, int(current_accelerator().allocated_bytes), error) from error
         self.allocation = allocation
         self.ptr, self.device_id = allocation.address, allocation.device
 

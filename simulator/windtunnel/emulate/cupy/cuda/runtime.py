@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from windtunnel.core.errors import DeviceOutOfMemory
 from windtunnel.emulate import session
 from windtunnel.emulate.common import current
 from windtunnel.emulate.common.memory import Allocation, allocation_at
@@ -129,10 +128,7 @@ def memGetInfo() -> tuple[int, int]:
 
 
 def _allocate(size: int, kind: MemoryKind) -> int:
-    try:
-        made = Allocation(int(size), kind, owned=False)
-    except DeviceOutOfMemory as error:
-        raise CUDARuntimeError(2) from error
+    made = Allocation(int(size), kind, owned=False)
     if made.address:
         _allocated[made.address] = made
     return made.address

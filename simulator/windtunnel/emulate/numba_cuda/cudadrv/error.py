@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from windtunnel.core.errors import ApiCode
+from windtunnel.emulate.common import api_errors
+
 
 class CudaDriverError(Exception):
     """The driver reports an error."""
@@ -48,3 +51,20 @@ class CudaAPIError(CudaDriverError):
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.msg}"
+
+
+_FUNCTIONS = {
+    "allocate": "cuMemAlloc", "copy in": "cuMemcpyHtoD", "copy out": "cuMemcpyDtoH", "copy within": "cuMemcpyDtoD",
+    "launch": "cuLaunchKernel", "synchronize": "cuCtxSynchronize",
+}  # fmt: skip
+"""The functions of the driver by the operations of a device."""
+
+
+def _presented(operation: str, runtime: ApiCode, driver: ApiCode) -> api_errors.Presented:
+    del runtime
+    number = api_errors.Number(driver)
+    message = f"Call to {_FUNCTIONS.get(operation, operation)} results in {driver.name}"
+    return api_errors.Presented(CudaAPIError, f"[{number}] {message}", {"code": number, "msg": message})
+
+
+api_errors.presenters["numba"] = _presented

@@ -1,0 +1,57 @@
+"""What a plan optimises: the objectives, and their values as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from windtunnel.core.units import format_quantity
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a plan optimises: its unit, and the words with which fleets are compared.
+
+    A search minimises. ``inverse``: it minimises devices over throughput, and what is shown is the inverse of that.
+    """
+
+    unit: str
+    less: str
+    """Of a fleet that is better."""
+    more: str
+    least: str
+    inverse: bool = False
+
+    def shown(self, value: float) -> float:
+        """Return the value to show, in ``unit``, for one that a search minimises; also the other way round."""
+        return value if not self.inverse else 1 / value if value else math.inf
+
+    @property
+    def bound(self) -> str:
+        """The words before a value that none can be better than."""
+        return "at most" if self.inverse else "at least"
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    "cost": Objective("USD/h", "cheaper", "more expensive", "cheapest"),
+    "power": Objective("W", "lower-power", "higher-power", "lowest-power"),
+    "carbon": Objective("kg/h", "lower-carbon", "higher-carbon", "lowest-carbon"),
+    "throughput": Objective("/s per device", "more productive", "less productive", "most productive", inverse=True),
+}
+"""The objectives by name. That of throughput counts output tokens or, where nothing generates, jobs."""
+
+
+def amount(value: float, unit: str) -> str:
+    """Return a value of an objective as text, in its unit."""
+    if not math.isfinite(value):
+        return "nothing measured"
+    if unit == "W":
+        return format_quantity(value, "W")
+    return f"{value:,.2f} {unit}" if unit == "USD/h" else f"{format_significant(value)} {unit}"
+
+
+def format_significant(value: float) -> str:
+    """Return a number with three significant digits and no exponent, such as ``1,230``."""
+    digits = 3 if not value else max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(digits, 9)}f}"

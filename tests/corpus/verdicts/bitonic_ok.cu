@@ -1,0 +1,10 @@
+// check: --grid 1 --block 64 --arg d=random:64
+// verdict: clean
+__global__ void bs(int *d) {
+  int i = threadIdx.x;
+  for (int k = 2; k <= 64; k <<= 1) for (int j = k >> 1; j > 0; j >>= 1) {
+    int x = i ^ j;
+    if (x > i) { if (((i & k) == 0) == (d[i] > d[x])) { int t = d[i]; d[i] = d[x]; d[x] = t; } }
+    __syncthreads();
+  }
+}

@@ -1,0 +1,3 @@
+// check: --grid 1 --block 16 --arg d=arange:16 --arg o=zeros:16
+// verdict: DivisionByZero
+__global__ void k(const int *d, int *o) { o[threadIdx.x] = 100 / d[threadIdx.x]; }

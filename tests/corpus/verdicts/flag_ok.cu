@@ -1,0 +1,6 @@
+// check: --grid 2 --block 1 --arg data=zeros:1 --arg flag=zeros:1 --arg out=zeros:1
+// verdict: clean
+__global__ void f(int *data, int *flag, int *out) {
+  if (blockIdx.x == 0) { *data = 42; __threadfence(); atomicExch(flag, 1); }
+  else { while (atomicAdd(flag, 0) == 0) {} __threadfence(); *out = *data; }
+}

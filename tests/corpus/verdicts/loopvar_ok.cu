@@ -1,0 +1,4 @@
+// check: --grid 1 --block 32 --arg o=zeros:32
+// verdict: clean
+__device__ void put(int *p, int v) { *p = v; }
+__global__ void k(int *o) { int sum = 0; for (int i = 0; i < 4; i++) { int x; put(&x, i); sum += x; } o[threadIdx.x] = sum; }

@@ -1,0 +1,4 @@
+// check: --grid 1 --block 8 --arg o=zeros:8
+// verdict: clean
+struct S { char c; int i; };
+__kernel void k(__global struct S *o) { int l = get_global_id(0); struct S s; s.c = l; s.i = 2 * l; o[l] = s; }

@@ -1,0 +1,9 @@
+// check: --grid 2 --block 128 --arg in=random:256 --arg out=zeros:2
+// verdict: DataRace
+__global__ void red(const int *in, int *out) {
+  __shared__ int s[128];
+  int t = threadIdx.x; s[t] = in[blockIdx.x * blockDim.x + t];
+  __syncthreads();
+  for (unsigned k = blockDim.x / 2; k > 0; k >>= 1) { if (t < k) s[t] += s[t + k]; if (k > 32) __syncthreads(); }
+  if (t == 0) out[blockIdx.x] = s[0];
+}

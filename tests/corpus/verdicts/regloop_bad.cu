@@ -1,0 +1,3 @@
+// check: --grid 1 --block 32 --arg o=zeros:32
+// verdict: UninitializedRead
+__global__ void k(int *o) { int sum = 0; for (int i = 0; i < 4; i++) { int x; if (i == 0) x = 5; sum += x; } o[threadIdx.x] = sum; }

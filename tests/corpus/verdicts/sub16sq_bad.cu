@@ -1,0 +1,3 @@
+// check: --grid 2 --block 16 --arg in=random:32 --arg o=zeros:2
+// verdict: UninitializedRead
+__global__ void k(const float *in, float *o) { __shared__ float s[1]; float v = in[blockIdx.x * 16 + threadIdx.x]; for (int d = 16; d; d >>= 1) v = v * 0.5f + __shfl_down_sync(0xffffffff, v, d); if (threadIdx.x == 0) s[0] = sqrtf(v); __syncthreads(); o[blockIdx.x] = s[0]; }

@@ -1,0 +1,3 @@
+// check: --grid 1 --block 64 --arg d=random:64 --arg o=zeros:64
+// verdict: BarrierDivergence
+__kernel void k(__global const int *d, __global int *o) { int i = get_global_id(0); int v = 0; if (i % 2) v = sub_group_reduce_add(d[i]); o[i] = v; }

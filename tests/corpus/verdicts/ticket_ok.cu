@@ -1,0 +1,7 @@
+// check: --grid 4 --block 1 --arg next=zeros:1 --arg serving=zeros:1 --arg total=zeros:1
+// verdict: clean
+__global__ void t(unsigned *next, volatile unsigned *serving, int *total) {
+  unsigned my = atomicAdd(next, 1u);
+  while (*serving != my) {}
+  __threadfence(); *total += 1; __threadfence(); *serving = my + 1;
+}

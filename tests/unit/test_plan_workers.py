@@ -1,0 +1,65 @@
+"""The workers of a plan: what is simulated again when one is killed, and that none outlives the plan."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from windtunnel.core.errors import WindtunnelError
+from windtunnel.planning import workers as planning
+from windtunnel.planning.simulate import Case, Setting
+from windtunnel.planning.workers import Workers
+from windtunnel_models.catalogue import shipped_catalogue
+
+SETTING = cast(Setting, SimpleNamespace(catalogue=shipped_catalogue()))
+
+
+def killed_once(_number: int, _pickled: bytes, case: Any) -> Any:
+    """Stand for a simulation: the first worker that is given a path without a file is killed as by the kernel."""
+    if not Path(case).exists():
+        Path(case).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return case
+
+
+def killed(_number: int, _pickled: bytes, _case: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleeps(_number: int, _pickled: bytes, _case: Any) -> Any:
+    time.sleep(30)
+
+
+def test_what_a_killed_worker_simulated_is_simulated_again_and_one_that_is_always_killed_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    known = tmp_path / "known"
+    known.touch()
+    cases = cast("list[Case]", [str(known), str(tmp_path / "new")])
+    pool = Workers(2)
+    try:
+        monkeypatch.setattr(planning, "_in_worker", killed_once)
+        assert list(pool.results(SETTING, cases)) == cases
+        monkeypatch.setattr(planning, "_in_worker", killed)
+        with pytest.raises(WindtunnelError, match="worker processes of the plan were killed 3 times.*--workers 1"):
+            list(pool.results(SETTING, cases))
+        # An interrupted plan ends at once: its workers are killed in the middle of a simulation.
+        monkeypatch.setattr(planning, "_in_worker", sleeps)
+        pool = Workers(2)
+        interrupted = pool.results(SETTING, cases)
+        monkeypatch.setattr(planning, "wait", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            next(interrupted)
+        processes = list(vars(pool._pool)["_processes"].values())
+        assert processes
+    finally:
+        pool.close()
+    for process in processes:
+        process.join()
+        assert process.exitcode != 0, "it was not ended, and came to its end by itself"
