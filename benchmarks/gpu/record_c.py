@@ -575,7 +575,7 @@ def main() -> None:
     ends_s = BEGAN_S + given.limit
     versions(out)
     if given.skip != "numbers":
-        numbers(folder, out, given.number_workers, min(0.4 * given.limit, 60.0), given.after)
+        numbers(folder, out, given.number_workers, min(0.3 * given.limit, 60.0), given.after)
     if given.skip != "sanitizer":
         study = Study(folder, out, ends_s - 2, given.after)
         study.run(given.workers)
