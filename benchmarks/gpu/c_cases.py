@@ -7,8 +7,9 @@ Written are `FOLDER/src/NAME.cu` and `NAME.yaml` of each case, `cases.json` (gro
 record_c.py takes the folder to the GPU.
 
 Groups: `planted` (a mistake), `mended` (the same without it), `clean`; `stated` (tests/corpus/verdicts); `recorded`
-(tests/corpus/cuda_c, whose reports by compute-sanitizer are kept there already); `opencl` (kernels in OpenCL C without a mistake, of which a GPU gets
-translations); `changed` (a right kernel, changed by a rule, so that nobody has stated whether it is wrong).
+(tests/corpus/cuda_c, whose reports by compute-sanitizer are kept there already); `opencl` (kernels in OpenCL C without
+a mistake, of which a GPU gets translations); `changed` (a right kernel, changed by a rule, so that nobody has stated
+whether it is wrong).
 """
 
 from __future__ import annotations

@@ -51,9 +51,7 @@ def say(*words: object) -> None:
 def number_cases(folder: Path) -> list[str]:
     """The names of the cases whose numbers are compared: kernels without a mistake, in CUDA C and OpenCL C."""
     told = json.loads((folder / "cases.json").read_text())
-    right = [
-        one["name"] for one in told if one["group"] != "changed" and not one["truth"]
-    ]
+    right = [one["name"] for one in told if one["group"] != "changed" and not one["truth"]]
     from tests.corpus.opencl_c import CASES
 
     return [*right, *(f"opencl_c_{case.name}" for case in CASES)]

@@ -374,7 +374,7 @@ class CupyDriver:
 
 
 def kernel_arguments(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return kernel arguments as CuPy takes them: addresses as 64-bit numbers, and the bytes of a struct as one element.
+    """Return kernel arguments as CuPy takes them: addresses as 64-bit numbers, the bytes of a struct as one element.
 
     Scalars are unchanged.
     """
