@@ -332,6 +332,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--model", action="append", choices=[*STEPS], help="of these models only; repeatable")
     parser.add_argument("--budget", type=float, default=150.0, help="seconds after which no further step is begun")
     given = parser.parse_args()
     began = time.perf_counter()
@@ -355,6 +356,8 @@ def main() -> None:
         writer = csv.DictWriter(file, fields, lineterminator="\n")
         writer.writeheader()
         for name, (decodes, prompts) in STEPS.items():
+            if given.model and name not in given.model:
+                continue
             shape = Shape.read(given.models / f"{name}.json")
             model = Decoder(shape, 20000)
             per_token = 2 * shape.layers * shape.kv_heads * shape.dim * 2

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from windtunnel.backends.cuda import nvml
-from windtunnel.backends.cuda.nvml import Nvml, nvml_of, throttle_reasons
+from windtunnel.backends.common import nvml
+from windtunnel.backends.common.nvml import Nvml, nvml_of, throttle_reasons
 from windtunnel.core.results.validation import Conditions
 
 

@@ -62,7 +62,7 @@ HANGS = {hangs!r}
 TELLS = True
 
 class Operations:
-    info = DeviceInfo("fake", "gpu", "cuda", 1e9, limits_of("cuda"), frozenset({"pinned"}), False)
+    info = DeviceInfo("fake", "gpu", "cuda", 1e9, limits_of("cuda"), frozenset({"pinned"}), False, True)
     versions = {"fake": "1"}
     def __init__(self, index): self.index = index
     def refusal(self, op, columns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,33 @@ def test_any_graph_without_a_cycle_equals_its_nodes_one_after_another(nodes: lis
     graph.compile().replay()
     assert np.array_equal(device.to_host(a), plain)
     assert device.energy_j >= before
+
+
+def test_a_replay_costs_the_host_no_work_for_each_node(device: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the device waits for it: an H200 took 5.5 us for each node of a graph instead of 1.8."""
+    monkeypatch.setattr(device.context, "replay", lambda nodes, stream: None)
+    a = device.empty(4)
+
+    def calls(nodes: int) -> int:
+        graph = device.graph()
+        before: list[Any] = []
+        for _ in range(nodes):
+            before = [graph.launch(double, 1, 32, a, after=before)]
+        compiled = graph.compile()
+        count = 0
+
+        def counted(*_: Any) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(counted)
+        try:
+            compiled.replay()
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert calls(300) == calls(3)
 
 
 def test_a_freed_buffer_and_an_api_without_graphs_are_refused(device: Accelerator) -> None:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ class Clock:
 
 class Fake:
     """A device: ``law_s`` times a factor that is drawn for each visit, and one for each sample."""
+
+    info = SimpleNamespace(software=True, kind="gpu", memory_bytes=16e9)
 
     def __init__(self, clock: Clock, visit: float = 0.0, sample: float = 0.0, *, seed: int = 0, **strange: Any) -> None:
         self.clock, self.visit, self.sample, self.strange = clock, visit, sample, strange

@@ -286,14 +286,11 @@ class Accelerator(OpenedDevice):
             raise self.make_error(InvalidArgument, "replay a graph", f"the graph is of {compiled.accelerator!r}")
         if self._capture is not None:
             raise self.make_error(InvalidArgument, "replay a graph", _CAPTURING, "capture")
-        for node in compiled.order:
-            for argument in (*node.arguments, node.buffer, node.source):
-                if isinstance(argument, Buffer):
-                    argument.check_not_freed(f"replay {node}")
+        compiled.check_not_freed()
         with self.injector.slowed(self.injector.before_call("launch")):
             self.context.replay(compiled.order, stream)
         self.counters.launches += 1
-        self.counters.copied_bytes += sum(node.copied_bytes for node in compiled.order)
+        self.counters.copied_bytes += compiled.copied_bytes
 
     # Ring kernels.
 

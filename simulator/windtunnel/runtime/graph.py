@@ -7,7 +7,7 @@ dispatch, and each node the API's gap between nodes of a graph, whereas separate
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal, Protocol
@@ -150,11 +150,31 @@ class Graph:
 
 @dataclass
 class CompiledGraph:
-    """A graph that is ready to be replayed: its nodes in order."""
+    """A graph that is ready to be replayed: its nodes in order.
+
+    What a replay needs of all nodes is found once. A replay that went through them would cost the host about 3 us for
+    each, more than many a node costs the device (measured on an H200).
+    """
 
     accelerator: GraphDevice
     order: Sequence[Node]
     replays: int = 0
+
+    def __post_init__(self) -> None:
+        self.copied_bytes = sum(node.copied_bytes for node in self.order)
+        self._memories = list({id(b.memory): b.memory for _, b in self._buffers()}.values())
+
+    def _buffers(self) -> Iterator[tuple[Node, Buffer]]:
+        for node in self.order:
+            for argument in (*node.arguments, node.buffer, node.source):
+                if isinstance(argument, Buffer):
+                    yield node, argument
+
+    def check_not_freed(self) -> None:
+        """Raise UseAfterFree with the first node whose buffer was freed."""
+        if any(memory.freed for memory in self._memories):
+            for node, buffer in self._buffers():
+                buffer.check_not_freed(f"replay {node}")
 
     def replay(self, stream: Any = None) -> None:
         """Enqueue the graph on ``stream``. Independent nodes overlap as far as the device allows."""

@@ -260,7 +260,9 @@ def _measure(
         supported = session.supported([point for point in points if point.op not in done])
         costs = {id(point): cost_s(point) for point in supported}
         refused += [(point, f"the model {sku} does not support it") for point in supported if costs[id(point)] is None]
-        fits, beyond = suite.within([p for p in supported if costs[id(p)] is not None], cost_s, budget.seconds)
+        known = [point for point in supported if costs[id(point)] is not None]
+        visit_s = suite.A_VISIT_S * (1.0 if info.software else suite.AT_WORK)
+        fits, beyond = suite.within(known, cost_s, budget.seconds, visit_s)
         results = session.run(fits, [costs[id(point)] or 0.0 for point in fits], device=sku, source=name)
     finally:
         session.close()

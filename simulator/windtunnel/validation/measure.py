@@ -1,9 +1,9 @@
 """Measuring operations on a device: with warm-up, in shuffled rounds, repeated until the interval is narrow.
 
 Each round visits all points in a new order, so that drift (clocks, temperature, other processes) affects all points
-alike. For each visit the operation is prepared, warmed up and sampled; the median of the samples is one repeat. The
-repeats of different rounds show the error of one measurement. The samples of one visit do not, because they are
-correlated.
+alike. For each visit the operation is prepared, a GPU is put to work, and the operation is warmed up and sampled; the
+median of the samples is one repeat. The repeats of different rounds show the error of one measurement, because each
+visit has its own operands and graphs. The samples of one visit do not, because they are correlated.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from windtunnel.core.results.validation import Conditions, ConditionsSeen
 from windtunnel.core.student import student
 from windtunnel.runtime.trial import Conditioned, Operations, Trial
 from windtunnel.validation.budget import Budget
+from windtunnel.validation.load import FULL_CLOCK, POWER_S, Load, power_w
 from windtunnel.validation.rows import Measurement
 
 TIGHT = 0.015
@@ -46,8 +47,8 @@ samples of one visit, so many short visits give more information than few long o
 LEAST_SAMPLES, MOST_SAMPLES = 3, 51
 LEAST_RUNS = LEAST_ROUNDS * (LEAST_SAMPLES + 2)
 """The least number of runs of a point: warm-ups and samples of each round."""
-POWER_S = 1.0
-"""The duration of a power measurement (s): energy counters are updated every tenth of a second."""
+POWER_SHARE = 0.2
+"""The share of the budget that measurements of power may take; each is made when a point has `LEAST_ROUNDS` repeats."""
 FIRST_S, TIMES, AGAIN = 20.0, 20.0, 10.0
 """The usual duration of a call in the first visit is ``FIRST_S`` (s), for compilers and operands, plus ``TIMES``
 predicted runs. In a later visit it is ``AGAIN`` times the longest visit so far."""
@@ -86,6 +87,8 @@ class _Record:
     """The 95% interval of the median of the first visit's samples."""
     longest_s: float = 0.0
     """The duration of the longest visit, with preparation."""
+    states: list[Conditions] = field(default_factory=list)
+    """The state of the device at the end of each visit's samples, if it reports one."""
 
     @property
     def half(self) -> float:
@@ -179,6 +182,11 @@ class Session:
         self.refused: list[tuple[Point, str]] = []
         self.seen: list[Conditions] = []
         """Clocks and temperature at the beginning, after each visit's samples, and at the end."""
+        self.fastest_hz = 0.0
+        """The highest SM clock that was seen or that the device has if nothing limits it."""
+        self.load = Load(self.operations, self.clock)
+        self._power_left_s = 0.0
+        """The time that measurements of power may still take; 0 for a device without an energy counter."""
         self.lost = ""
         """The reason if the device was lost and did not open again. The measurements so far are kept."""
         self._hung: dict[tuple[str, ...], list[Point]] = {}
@@ -224,6 +232,8 @@ class Session:
         campaign = _Campaign(points, expected_s, records)
         active = sorted(range(len(points)), key=lambda number: expected_s[number])
         self._look()
+        with suppress(DeviceError):
+            self._power_left_s = 0.0 if self.operations.energy_j() is None else POWER_SHARE * self.budget.seconds
         visit_s = min(VISIT_S, self.budget.seconds / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
         while active and rounds < MOST_ROUNDS and self.left_s > 0 and not self.lost:
@@ -232,7 +242,7 @@ class Session:
             rounds += 1
             self._round(campaign, order, visit_s, rounds)
             active = self._unfinished(campaign, active)
-        rows = [self._row(points[n], r, device, source) for n, r in records.items() if r.repeats]
+        rows = [self._row(points[n], r, device, source, self.fastest_hz) for n, r in records.items() if r.repeats]
         refused = {id(point) for point, _ in self.refused}
         left = [points[n] for n, r in records.items() if not r.repeats and id(points[n]) not in refused]
         if self.lost:
@@ -275,24 +285,26 @@ class Session:
                     continue
             self.progress(f"round {number_of_round}: {point}")
             self._wait(AGAIN * record.longest_s if record.repeats else FIRST_S + TIMES * likely_s)
-            began = self.clock()
             self._visit(point, record, visit_s)
-            record.longest_s = max(record.longest_s, self.clock() - began)
             campaign.learn(number)
 
     def close(self) -> None:
         """Close the device."""
         self.operations.close()
 
-    def _look(self) -> None:
-        """Record the current clocks and temperature. A failed reading is ignored."""
+    def _look(self) -> Conditions | None:
+        """Record and return the current clocks and temperature; None if there are none. A failed reading is ignored."""
+        conditions = None
         if isinstance(self.operations, Conditioned) and not self.lost:
             with suppress(DeviceError, RuntimeError):
                 self.wait(self.operations, self.budget.least_patience_s)
                 conditions = self.operations.conditions()
                 if conditions != Conditions():
                     self.seen.append(conditions)
+                    clocks = (conditions.sm_clock_hz, conditions.application_clock_hz)
+                    self.fastest_hz = max(self.fastest_hz, *(clock_hz or 0.0 for clock_hz in clocks))
             self.wait(self.operations, self._waits_s)
+        return conditions
 
     def _affordable(
         self, points: Sequence[Point], records: Mapping[int, _Record], active: Sequence[int]
@@ -304,7 +316,7 @@ class Session:
         """
         order = {number: place for place, number in enumerate(spread_order(sorted(active), points))}
         lacking = {number: max(LEAST_ROUNDS - len(records[number].repeats), 0) for number in active}
-        left_s = self.left_s
+        left_s = self.left_s - self._power_left_s
         chosen = []
         for number in sorted(active, key=lambda n: (lacking[n] == 0, -points[n].share, order[n])):
             needed_s = max(lacking[number], 1) * records[number].longest_s
@@ -319,9 +331,14 @@ class Session:
 
     def _visit(self, point: Point, record: _Record, visit_s: float) -> None:
         try:
+            self.load.prepare()
+            began = self.clock()
             trial = self.operations.trial(point.op, point.columns)
             try:
                 self._sample(trial, record, visit_s)
+                record.longest_s = max(record.longest_s, self.clock() - began)
+                if len(record.repeats) == LEAST_ROUNDS:
+                    self._power(trial, record)
             finally:
                 trial.close()
         except (UnsupportedOperationError, DeviceOutOfMemory) as error:
@@ -342,6 +359,7 @@ class Session:
         self.operations.close()
         try:
             self.operations = self.open()
+            self.load = Load(self.operations, self.clock, self.load.why_not)
         except (DeviceError, DeviceNotPresentError) as again:
             self.lost = f"the device did not open again: {again}"
 
@@ -357,6 +375,7 @@ class Session:
 
     def _sample(self, trial: Trial, record: _Record, visit_s: float) -> None:
         trial.run(1)  # the first run compiles, allocates and loads
+        self.load.work(self.fastest_hz)
         once = max(trial.run(1), 1e-9)
         count = max(1, min(math.ceil(SAMPLE_S / once), 10_000))
         if once < visit_s:
@@ -367,26 +386,28 @@ class Session:
             samples.append(trial.run(count))
             if self.left_s <= 0:
                 break
-        self._look()  # while the device is still warm
+        state = self._look()  # while the device is still warm
+        if state is not None:
+            record.states.append(state)
         if not record.repeats:
             record.timer, record.note, record.share = trial.timer, trial.note, trial.check()
+            if self.load.why_not:
+                record.note += f"; the device was not put to work before: {self.load.why_not}"
             record.spread = _interval_of_median(samples)
-            record.power_w = self._power(trial, float(np.median(samples)))
         record.samples += len(samples)
         record.repeats.append(float(np.median(samples)))
 
-    def _power(self, trial: Trial, latency_s: float) -> float | None:
-        """Return the average power (W) over about a second; None without a counter or if the budget is too small."""
-        before = self.operations.energy_j()
-        if before is None or self.left_s < 10 * POWER_S:
-            return None
+    def _power(self, trial: Trial, record: _Record) -> None:
+        """Measure the average power if there is time."""
+        if min(self._power_left_s, self.left_s) < POWER_S + 4 * record.repeats[-1]:
+            return
         began = self.clock()
-        trial.run(max(1, math.ceil(POWER_S / latency_s)))
-        spent, after = self.clock() - began, self.operations.energy_j()
-        return None if after is None or spent <= 0 else (after - before) / spent
+        record.power_w, why_not = power_w(trial, self.operations, self.clock)
+        record.note += f"; {why_not}" if why_not else ""
+        self._power_left_s -= self.clock() - began
 
     @staticmethod
-    def _row(point: Point, record: _Record, device: str, source: str) -> Measurement:
+    def _row(point: Point, record: _Record, device: str, source: str, fastest_hz: float = 0.0) -> Measurement:
         latency = float(np.median(record.repeats))
         low = high = None
         if len(record.repeats) >= LEAST_ROUNDS:
@@ -407,7 +428,7 @@ class Session:
             power_w=record.power_w,
             timer=record.timer,
             note=record.note,
-            suspect=_suspect(record),
+            suspect=_suspect(record, fastest_hz),
             error_over_tolerance=record.share if record.share is None or math.isfinite(record.share) else None,
         )
 
@@ -443,15 +464,27 @@ def _family(point: Point) -> tuple[str, ...]:
     return (point.op, *(value for value in point.columns.values() if isinstance(value, str)))
 
 
-def _suspect(record: _Record) -> str:
+def _suspect(record: _Record, fastest_hz: float) -> str:
     """Return the reason why a row is suspect, or an empty string."""
     if record.share is not None and not math.isfinite(record.share):
         return "its results are not finite, or have the wrong shape"
     if record.share is not None and record.share > 1.0:
         return f"the error of its results is {record.share:.3g} times the tolerance"
+    if (slow_hz := _slow_clock_hz(record, fastest_hz)) is not None:
+        return f"the clock was {slow_hz / 1e6:.0f} MHz, and the device's is {fastest_hz / 1e6:.0f} MHz under load"
     if len(record.repeats) >= LEAST_ROUNDS and record.half > UNSTEADY:
         return f"unsteady: rounds differ, and the 95% interval of the median is ±{record.half:.0%}"
     return ""
+
+
+def _slow_clock_hz(record: _Record, fastest_hz: float) -> float | None:
+    """Return the lowest SM clock if it was low in half of the visits or more; None otherwise.
+
+    A clock that the power cap lowers is the device's own under this operation, and not counted.
+    """
+    free = [state for state in record.states if "power cap" not in (state.held_back or ())]
+    slow = [s.sm_clock_hz for s in free if s.sm_clock_hz is not None and s.sm_clock_hz < FULL_CLOCK * fastest_hz]
+    return min(slow) if slow and 2 * len(slow) >= len(record.repeats) else None
 
 
 def _interval_of_median(samples: Sequence[float]) -> tuple[float, float] | None:

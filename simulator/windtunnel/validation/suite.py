@@ -11,11 +11,14 @@ from dataclasses import replace
 from itertools import chain
 
 from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.validation.load import WARM_S, WORK_S
 from windtunnel.validation.measure import LEAST_ROUNDS, LEAST_RUNS, Point, point, spread_order
 from windtunnel.validation.reference_points import is_reference_point
 
 A_VISIT_S = 0.12
 """The duration of a visit of a small operation (s), with preparation: measured with PoCL on two cores."""
+AT_WORK = 1 + WORK_S / WARM_S
+"""The factor of that duration for hardware that is put to work before its measurements, once in `WARM_S`."""
 READY_BYTES_S = 0.5e9
 """The approximate rate (B/s) at which a visit generates, copies and compares operands."""
 REFERENCE_POINT_SHARE = 1 / 6
@@ -114,7 +117,10 @@ def _offloaded() -> Iterator[Point]:
 
 
 def within(
-    wanted: Sequence[Point], cost_s: Callable[[Point], float | None], budget_s: float
+    wanted: Sequence[Point],
+    cost_s: Callable[[Point], float | None],
+    budget_s: float,
+    visit_s: float = A_VISIT_S,
 ) -> tuple[list[Point], list[Point]]:
     """Divide points into those that fit into the budget and those that do not.
 
@@ -125,6 +131,7 @@ def within(
         wanted: The points.
         cost_s: Returns the predicted duration (s) of a point, or None if the model does not support it.
         budget_s: The budget in seconds.
+        visit_s: The duration (s) of a visit beside runs and operands.
     """
     takes: dict[int, float] = {}
     for number, candidate in enumerate(wanted):
@@ -132,7 +139,7 @@ def within(
         if seconds is not None:
             ready_s = LEAST_ROUNDS * footprint_bytes(candidate) / READY_BYTES_S
             if LEAST_RUNS * seconds + ready_s <= budget_s * candidate.share:
-                takes[number] = LEAST_RUNS * seconds + ready_s + LEAST_ROUNDS * A_VISIT_S
+                takes[number] = LEAST_RUNS * seconds + ready_s + LEAST_ROUNDS * visit_s
     kept: set[int] = set()
     left_s = budget_s
     for number in sorted(

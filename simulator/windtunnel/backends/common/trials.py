@@ -18,10 +18,12 @@ import numpy as np
 from windtunnel.backends.common import kernels
 from windtunnel.backends.common.context import RealContext
 from windtunnel.backends.common.host_work import NO_SUSTAINED, SHARE, cold_operands
+from windtunnel.backends.common.nvml import Nvml
 from windtunnel.backends.common.plans import DTYPES, PLANS, Plan, Step, operand_bytes
 from windtunnel.core.columns import Columns
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.results.validation import Conditions
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.graph import CompiledGraph, Graph, Node
@@ -196,13 +198,19 @@ def error_share(result: np.ndarray, expected: np.ndarray, tolerance: float) -> f
 class KernelOperations:
     """Single operations by kernels on a real context. Implements `runtime.trial.Operations`.
 
-    ``lacks`` maps data types that the API or the device does not support to the reason.
+    ``lacks`` maps data types that the API or the device does not support to the reason. ``nvml`` is the device in NVML,
+    if it is there.
     """
 
     def __init__(
-        self, context: RealContext[Any, Any], versions: Mapping[str, str], lacks: Mapping[str, str] | None = None
+        self,
+        context: RealContext[Any, Any],
+        versions: Mapping[str, str],
+        lacks: Mapping[str, str] | None = None,
+        nvml: Nvml | None = None,
     ) -> None:
         self.accelerator = Accelerator(context)
+        self.nvml = nvml
         self.versions = versions
         self.lacks = lacks or {}
 
@@ -307,8 +315,11 @@ class KernelOperations:
 
     def energy_j(self) -> float | None:
         """Return the device's energy counter (J); None if it has none."""
-        context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
-        return context.driver.energy_j()
+        return None if self.nvml is None else self.nvml.energy_j()
+
+    def conditions(self) -> Conditions:
+        """Return what NVML reports of the device; empty if it does not answer."""
+        return Conditions() if self.nvml is None else self.nvml.state()
 
     def close(self) -> None:
         """Close the device."""

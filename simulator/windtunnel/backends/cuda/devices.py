@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from windtunnel.backends.common.backend import DetectedDevice
-from windtunnel.backends.cuda.nvml import Nvml, nvml_of
+from windtunnel.backends.common.nvml import Nvml, nvml_of
 
 NO_DEVICE, OLD_DRIVER = 100, 35
 """cudaErrorNoDevice and cudaErrorInsufficientDriver."""

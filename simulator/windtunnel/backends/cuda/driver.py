@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.backends.common.driver import Problem
-from windtunnel.backends.cuda.nvml import Nvml
+from windtunnel.backends.common.nvml import Nvml
 from windtunnel.codegen import Emitted
 from windtunnel.core.errors import (
     DeviceError,

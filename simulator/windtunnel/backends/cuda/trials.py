@@ -13,7 +13,6 @@ from windtunnel.backends.cuda.libraries import Libraries
 from windtunnel.backends.cuda.persistent import MESSAGE, PersistentKernel
 from windtunnel.core.columns import Columns
 from windtunnel.core.errors import InvalidArgument
-from windtunnel.core.results.validation import Conditions
 from windtunnel.runtime.trial import Timer, Trial
 
 _WARM_UP = 32
@@ -25,7 +24,7 @@ class CupyOperations(KernelOperations):
 
     def __init__(self, context: CupyContext, versions: Mapping[str, str]) -> None:
         self.libraries = Libraries(context)
-        super().__init__(context, {**versions, **self.libraries.versions})
+        super().__init__(context, {**versions, **self.libraries.versions}, nvml=context.driver.nvml)
         self._cupy = context
 
     def refusal(self, op: str, columns: Columns) -> str | None:
@@ -45,11 +44,6 @@ class CupyOperations(KernelOperations):
             if op == "launch" and columns["mode"] == "persistent":
                 return PersistentTrial(self._cupy, int(columns["count"]))
         return super().trial(op, columns)
-
-    def conditions(self) -> Conditions:
-        """Return what NVML reports of the device; empty if it does not answer."""
-        nvml = self._cupy.driver.nvml
-        return Conditions() if nvml is None else nvml.state()
 
     def close(self) -> None:
         """Close the libraries and the device."""

@@ -16,6 +16,7 @@ import numpy as np
 from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.context import RealContext
 from windtunnel.backends.common.driver import Problem
+from windtunnel.backends.common.nvml import nvml_named
 from windtunnel.backends.common.trials import KernelOperations
 from windtunnel.codegen import Emitted, LocalBytes
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, LaunchError
@@ -183,4 +184,5 @@ def operations(detected: DetectedDevice, device: Any) -> KernelOperations:
     import pyopencl
 
     versions = {"driver": detected.driver, "device": device.version, "pyopencl": pyopencl.VERSION_TEXT}
-    return KernelOperations(open_context(detected, device), versions)
+    nvml = None if detected.software else nvml_named(detected.label)
+    return KernelOperations(open_context(detected, device), versions, nvml=nvml)

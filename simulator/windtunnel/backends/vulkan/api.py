@@ -236,6 +236,8 @@ class Physical:
     features: frozenset[str]
     controls: tuple[tuple[str, int], ...]
     """Supported entries of `CONTROLS`, with the width of the floats."""
+    uuid: bytes
+    """The device's UUID (16 bytes), which NVML has too."""
 
     def missing_feature(self, capabilities: Sequence[int] | frozenset[int]) -> str | None:
         """Return in words what a module requires and the device does not support; None if there is nothing."""
@@ -316,6 +318,7 @@ def _described(vulkan: Api, number: int, handle: Any) -> Physical | None:
         units=int(units.shaderSMCount) or (os.cpu_count() or 1 if kind == _CPU else 1),
         features=features,
         controls=_controls(later),
+        uuid=bytes(middle.deviceUUID),
     )
 
 

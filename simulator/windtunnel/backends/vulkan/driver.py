@@ -15,6 +15,7 @@ import numpy as np
 from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.context import RealContext
 from windtunnel.backends.common.driver import Problem
+from windtunnel.backends.common.nvml import nvml_named, nvml_with_uuid
 from windtunnel.backends.common.trials import KernelOperations
 from windtunnel.backends.vulkan.api import RESULTS, Api, Physical, RefusedError, VulkanError
 from windtunnel.backends.vulkan.device import Device, Kernel, Mark, Memory, Queue
@@ -196,4 +197,7 @@ def open_context(
 
 def operations(context: RealContext[Queue, Mark]) -> KernelOperations:
     """Return the single operations of an open device."""
-    return KernelOperations(context, {"driver": context.info.driver, "vulkan": version("vulkan")})
+    driver: Any = context.driver
+    physical: Physical = driver.physical
+    nvml = nvml_with_uuid(physical.uuid) or nvml_named(physical.name) if physical.vendor == "NVIDIA" else None
+    return KernelOperations(context, {"driver": context.info.driver, "vulkan": version("vulkan")}, nvml=nvml)

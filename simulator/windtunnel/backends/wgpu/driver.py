@@ -19,6 +19,7 @@ import numpy as np
 from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.context import RealContext
 from windtunnel.backends.common.driver import Problem
+from windtunnel.backends.common.nvml import nvml_named
 from windtunnel.backends.common.trials import KernelOperations
 from windtunnel.backends.wgpu.native import Native, Reading, SubmitError, library
 from windtunnel.codegen import Buffer, Emitted, Signature
@@ -480,4 +481,5 @@ def operations(detected: DetectedDevice, adapter: Any) -> KernelOperations:
     lacks = {"int8": "WGSL has no 8-bit integers", "bfloat16": "WGSL has no bfloat16"}
     if "float16" not in context.info.features:
         lacks["float16"] = "this device has no shader-f16"
-    return KernelOperations(context, {"driver": context.info.driver, "wgpu": version("wgpu")}, lacks)
+    nvml = None if detected.software else nvml_named(detected.label)
+    return KernelOperations(context, {"driver": context.info.driver, "wgpu": version("wgpu")}, lacks, nvml)

@@ -21,6 +21,8 @@ class Conditions(Result):
     held_back: Sequence[str] | None = field(default=None, metadata=OPTIONAL)
     """The reasons why the clocks are below their maximum; empty if there are none."""
     power_limit_w: float | None = field(default=None, metadata=OPTIONAL)
+    application_clock_hz: float | None = field(default=None, metadata=OPTIONAL)
+    """The SM clock that the device has under load if nothing limits it."""
 
 
 @dataclass(frozen=True)

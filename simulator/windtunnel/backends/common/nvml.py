@@ -1,5 +1,8 @@
 """NVIDIA's management library (NVML): a device's energy, power, clocks and temperature. Nothing is ever set.
 
+A device is found by its PCI address, by its UUID, which Vulkan reports as ``deviceUUID``, or by its name if no other
+device has it. NVML works beside every API, so that clocks are known of a device that is driven through Vulkan or wgpu.
+
 From the NVML API Reference: the energy counter is in mJ since the driver was loaded (Volta and later), and power is in
 mW. From Ampere on (except GA100) ``nvmlDeviceGetPowerUsage`` is a mean over the last second. The field of the
 instantaneous power is therefore read first, which drivers have from version 530 on.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from windtunnel.core.results.validation import Conditions
 
@@ -67,7 +71,15 @@ class Nvml:
             temperature_c=None if temperature_c is None else float(temperature_c),
             held_back=None if throttle_bits is None else throttle_reasons(int(throttle_bits)),
             power_limit_w=self.power_limit_w(),
+            application_clock_hz=self._application_clock_hz(),
         )
+
+    def _application_clock_hz(self) -> float | None:
+        """Return the SM clock (Hz) that the device has if nothing limits it; None if it reports none, as GeForce."""
+        try:
+            return float(self._nvml.nvmlDeviceGetApplicationsClock(self._handle, self._nvml.NVML_CLOCK_GRAPHICS)) * 1e6
+        except (AttributeError, self._nvml.NVMLError):  # the call is deprecated and may leave the library
+            return None
 
     @property
     def _instant(self) -> Any:
@@ -96,12 +108,33 @@ def throttle_reasons(bits: int) -> Sequence[str]:
 
 def nvml_of(bus_id: str) -> Nvml | None:
     """Return the device at a PCI address (``0000:1B:00.0``); None without NVML, its package, or the device in it."""
+    return _found(lambda nvml: nvml.nvmlDeviceGetHandleByPciBusId(bus_id))
+
+
+def nvml_with_uuid(uuid: bytes) -> Nvml | None:
+    """Return the device with these 16 bytes as UUID; None as for `nvml_of`."""
+    return _found(lambda nvml: nvml.nvmlDeviceGetHandleByUUID(f"GPU-{UUID(bytes=uuid)}"))
+
+
+def nvml_named(name: str) -> Nvml | None:
+    """Return the only device with this name; None as for `nvml_of`, or if several have it."""
+
+    def only(nvml: Any) -> Any:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        named = [handle for handle in handles if str(nvml.nvmlDeviceGetName(handle)) == name]
+        return named[0] if len(named) == 1 else None
+
+    return _found(only)
+
+
+def _found(handle_of: Callable[[Any], Any]) -> Nvml | None:
     try:
         import pynvml
     except ImportError:
         return None
     try:
         pynvml.nvmlInit()  # counts its calls: only the first one does anything
-        return Nvml(pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(bus_id))
+        handle = handle_of(pynvml)
     except pynvml.NVMLError:
         return None
+    return None if handle is None else Nvml(pynvml, handle)
