@@ -2,10 +2,10 @@
 
     python benchmarks/gpu/record_c.py FOLDER OUT --limit 150
 
-Writes `numbers.json` (what the buffers hold after launches through `windtunnel.load` and the CUDA back end: as such, on
-a stream, and from a graph), `native.json` (12 launches of each case: hashes of the buffers), `sanitizer.json.gz` (what
-each tool said) and `versions.txt`. Only the numbers need Windtunnel and CuPy; the rest needs Python alone. A case that
-fails, crashes or hangs costs the others nothing. What the limit (s) leaves no time for is absent from the files:
+Writes `numbers.json.gz` (what the buffers hold after launches through `windtunnel.load` and the CUDA back end: as such,
+on a stream, and from a graph), `native.json.gz` (12 launches of each case: hashes of the buffers), `sanitizer.json.gz`
+(what each tool said) and `versions.txt`. Only the numbers need Windtunnel and CuPy; the rest needs Python alone. A case
+that fails, crashes or hangs costs the others nothing. What the limit (s) leaves no time for is absent from the files:
 a later run with `--after OUT` runs what it lacks, and writes to another folder. report_c.py makes tables of both.
 """
 
@@ -43,6 +43,16 @@ BEGAN_S = time.monotonic()
 
 def say(*words: object) -> None:
     print(f"[{time.monotonic() - BEGAN_S:6.1f}]", *words, flush=True)
+
+
+def read_json(path: Path) -> Any:
+    with gzip.open(path, "rt") as file:
+        return json.load(file)
+
+
+def write_json(path: Path, held: Any) -> None:
+    with gzip.open(path, "wt") as file:
+        json.dump(held, file)
 
 
 # Numbers, through Windtunnel.
@@ -171,7 +181,7 @@ def numbers(folder: Path, out: Path, workers: int, limit_s: float, after: Path |
         say(f"numbers: {type(error).__name__}: {error}")
         return
     if after is not None:
-        rows = json.loads((after / "numbers.json").read_text())["rows"]
+        rows = read_json(after / "numbers.json.gz")["rows"]
         right = {(row["case"], row["mode"]) for row in rows if "arrays" in row}
         names = [name for name in names if any((name, mode) not in right for mode in MODES)]
     workers = min(workers, max(len(names), 1))
@@ -209,7 +219,7 @@ def numbers(folder: Path, out: Path, workers: int, limit_s: float, after: Path |
     lost = [row for row in rows if "began" in row and (row["case"], row["mode"]) not in done]
     kept = [row for row in rows if "s" in row or "opened_s" in row]
     kept += [{**row, "error": "the process ended here"} for row in lost]
-    (out / "numbers.json").write_text(json.dumps({"cases": names, "rows": kept, "failures": failures}))
+    write_json(out / "numbers.json.gz", {"cases": names, "rows": kept, "failures": failures})
     shutil.rmtree(temporary)
     wrong = [row for row in kept if "error" in row]
     say(f"numbers: {len(kept) - len(wrong)} rows of {len(names)} cases, {len(wrong)} errors")
@@ -329,10 +339,8 @@ class Study:
 
     def read(self, after: Path) -> None:
         """Take over which cases an earlier run has recorded."""
-        self.native = json.loads((after / "native.json").read_text())
-        with gzip.open(after / "sanitizer.json.gz", "rt") as file:
-            jobs = json.load(file)["jobs"]
-        for job in jobs:
+        self.native = read_json(after / "native.json.gz")
+        for job in read_json(after / "sanitizer.json.gz")["jobs"]:
             ended = set(job["done"]) | set(re.findall(r"^@@ error (\S+)", job["said"] + job["ends"], re.M))
             if len(job["names"]) == 1 and job["reports"]:
                 ended |= set(job["begun"])
@@ -457,9 +465,9 @@ class Study:
 
     def save(self) -> None:
         with self.lock:
-            (self.out / "native.json").write_text(json.dumps(self.native))
-            with gzip.open(self.out / "sanitizer.json.gz", "wt") as file:
-                json.dump({"jobs": self.results, "left": [[j.tool, j.names] for j in sorted(self.queue)]}, file)
+            write_json(self.out / "native.json.gz", self.native)
+            left = [[job.tool, job.names] for job in sorted(self.queue)]
+            write_json(self.out / "sanitizer.json.gz", {"jobs": self.results, "left": left})
 
     def progress(self) -> None:
         with self.lock:

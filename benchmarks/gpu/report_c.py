@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import base64
 import csv
-import gzip
 import json
 import re
 import tempfile
@@ -26,9 +25,10 @@ from typing import Any
 
 import c_cases
 import numpy as np
-from record_c import MODES, TOOLS, launched
+from record_c import MODES, TOOLS, launched, read_json
 
 DEVICE = "h200-sxm-141gb"
+ALONE = "alone"
 _NO_REPORT = re.compile(
     r"(ERROR SUMMARY|RACECHECK SUMMARY|Program hit|Target application|Internal|Unable|Error: No attach)"
 )
@@ -112,23 +112,27 @@ def numbers(recorded: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
 
     told: dict[tuple[str, str], dict[str, Any]] = {}
     for run in recorded:
-        for one in json.loads((run / "numbers.json").read_text())["rows"]:
+        for one in read_json(run / "numbers.json.gz")["rows"]:
             if "case" in one and ("arrays" in one or "arrays" not in told.get((one["case"], one["mode"]), {})):
                 told[one["case"], one["mode"]] = one
     emulated: dict[str, Any] = {}
-    rows = []
-    for one in told.values():
-        name = one["case"]
-        if "error" in one:
-            rows.append({"case": name, "mode": one["mode"], "verdict": "error", "why": one["error"][:200]})
-            continue
+    rows: list[dict[str, Any]] = []
+
+    def expected_of(name: str) -> Any:
         if name not in emulated:
             try:
                 with warnings.catch_warnings(action="ignore"), windtunnel.device(DEVICE) as device:
                     emulated[name] = launched(device, name, folder, "plain")
             except Exception as error:
                 emulated[name] = f"{type(error).__name__}: {error}"
-        expected = emulated[name]
+        return emulated[name]
+
+    for one in told.values():
+        name = one["case"]
+        if "error" in one:
+            rows.append({"case": name, "mode": one["mode"], "verdict": "error", "why": one["error"][:200]})
+            continue
+        expected = expected_of(name)
         if isinstance(expected, str):
             rows.append({"case": name, "mode": one["mode"], "verdict": "not emulated", "why": expected[:200]})
             continue
@@ -138,7 +142,43 @@ def numbers(recorded: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
             found = np.frombuffer(base64.b64decode(held[1]), np.dtype(held[0]))
             row = {"case": name, "mode": one["mode"], "buffer": key, "dtype": found.dtype.name}
             rows.append({**row, **compared(found, np.asarray(expected[key]))})
+    for name, hashes in _hashes(recorded, folder).items():
+        expected = expected_of(name)
+        if isinstance(expected, str):
+            rows.append({"case": name, "mode": ALONE, "verdict": "not emulated", "why": expected[:200]})
+            continue
+        for at, (key, held) in enumerate(expected.items()):
+            results = {launch[at] for launch in hashes}
+            if held is not None:
+                one_of = _fnv(np.asarray(held)) in results
+                row = {"case": name, "mode": ALONE, "buffer": key, "dtype": np.asarray(held).dtype.name}
+                why = (
+                    ""
+                    if len(results) == 1
+                    else f"one of {len(results)} results"
+                    if one_of
+                    else f"{len(results)} results"
+                )
+                rows.append({**row, "elements": np.size(held), "verdict": "equal" if one_of else "differs", "why": why})
     return rows
+
+
+def _hashes(recorded: Sequence[Path], folder: Path) -> dict[str, list[list[str]]]:
+    """Return the hashes of the buffers after each launch of right kernels alone, as nvcc compiles them."""
+    native: dict[str, Any] = {}
+    for run in recorded:
+        native |= read_json(run / "native.json.gz")
+    told = {one["name"]: one for one in json.loads((folder / "cases.json").read_text())}
+    names = [name for name in native if not told[name]["truth"] and not native[name]["error"]]
+    return {name: native[name]["hashes"] for name in names}
+
+
+def _fnv(array: np.ndarray) -> str:
+    """The hash of launch_cases (FNV-1a, 64 bits)."""
+    made = 14695981039346656037
+    for byte in array.tobytes():
+        made = (made ^ byte) * 1099511628211 % (1 << 64)
+    return f"{made:016x}"
 
 
 # Verdicts.
@@ -152,9 +192,8 @@ def verdicts(recorded: Sequence[Path], folder: Path, schedules: int) -> list[Ver
     jobs: list[dict[str, Any]] = []
     native: dict[str, Any] = {}
     for run in recorded:
-        with gzip.open(run / "sanitizer.json.gz", "rt") as file:
-            jobs += json.load(file)["jobs"]
-        native |= json.loads((run / "native.json").read_text())
+        jobs += read_json(run / "sanitizer.json.gz")["jobs"]
+        native |= read_json(run / "native.json.gz")
     modules = {one["name"]: one["module"] for one in told}
     found = {}
     for one in told:
@@ -259,11 +298,12 @@ def numbers_report(rows: list[dict[str, Any]]) -> list[str]:
         "## Numbers",
         "",
         f"Of the emulator ({DEVICE}) and the GPU, after launches through `windtunnel.load` and the CUDA back end.",
+        f"`{ALONE}`: compiled by nvcc and launched without Windtunnel, of which hashes of the buffers are compared.",
         "",
     ]
     kinds = ("equal", "last places", "another order", "differs", "error", "not emulated", "another shape")
     by_mode = []
-    for mode in MODES:
+    for mode in (*MODES, ALONE):
         worst = {}
         for row in rows:
             if row["mode"] == mode:
@@ -385,7 +425,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         c_cases.write(folder)
-        if with_numbers := [run for run in recorded if (run / "numbers.json").exists()]:
+        if with_numbers := [run for run in recorded if (run / "numbers.json.gz").exists()]:
             rows = numbers(with_numbers, folder)
             with (out / "numbers.csv").open("w", newline="") as file:
                 writer = csv.DictWriter(
