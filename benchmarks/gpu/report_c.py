@@ -124,7 +124,7 @@ def numbers(recorded: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
                 with warnings.catch_warnings(action="ignore"), windtunnel.device(DEVICE) as device:
                     emulated[name] = launched(device, name, folder, "plain")
             except Exception as error:
-                emulated[name] = f"{type(error).__name__}: {error}"
+                emulated[name] = f"{type(error).__name__}: {error}".replace(f"{folder}/src/", "")
         return emulated[name]
 
     for one in told.values():
@@ -312,14 +312,14 @@ def numbers_report(rows: list[dict[str, Any]]) -> list[str]:
         counts = Counter(kinds[at] for at in worst.values())
         by_mode.append([mode, len(worst), *(counts[kind] for kind in kinds)])
     lines += table(["launches", "kernels", *kinds], by_mode)
-    wrong = [row for row in rows if row["verdict"] != "equal"]
-    head = ["kernel", "mode", "buffer", "type", "elements", "differing", "ULP", "verdict"]
-    keys = ("case", "mode", "buffer", "dtype", "elements", "differing", "ulp")
-    said = [" ".join(f"{row['verdict']} {row.get('why', '')}".split()) for row in wrong]
-    return [
-        *lines,
-        *table(head, [[*(row.get(key, "") for key in keys), why] for row, why in zip(wrong, said, strict=True)]),
-    ]
+    keys = ("case", "buffer", "dtype", "elements", "differing", "ulp")
+    wrong: dict[tuple[object, ...], list[str]] = {}
+    for row in rows:
+        if row["verdict"] != "equal":
+            said = " ".join(f"{row['verdict']} {row.get('why', '')}".split())
+            wrong.setdefault((*(row.get(key, "") for key in keys), said), []).append(row["mode"])
+    head = ["kernel", "buffer", "type", "elements", "differing", "ULP", "verdict", "launches"]
+    return [*lines, *table(head, [[*row, ", ".join(modes)] for row, modes in wrong.items()])]
 
 
 def verdicts_report(found: list[Verdict]) -> list[str]:
