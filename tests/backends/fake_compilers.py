@@ -10,8 +10,10 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,15 @@ SIZES = {
 
 @cache
 def _nvrtc_library() -> Any:
-    import nvidia.cuda_nvrtc
-
-    (library,) = (Path(nvidia.cuda_nvrtc.__path__[0]) / "lib").glob("libnvrtc.so.*")
-    return ctypes.CDLL(str(library))
+    """NVRTC of CUDA 12, or of CUDA 13, which has another package and folder."""
+    for package in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
+        with suppress(ModuleNotFoundError):
+            for folder in import_module(package).__path__:
+                for library in Path(folder, "lib").glob("libnvrtc.so.*"):
+                    for part in library.parent.glob("libnvrtc-builtins.so.*"):
+                        ctypes.CDLL(str(part))  # NVRTC opens it by its name
+                    return ctypes.CDLL(str(library))
+    raise ModuleNotFoundError("the stand-in for CuPy needs NVRTC: pip install nvidia-cuda-nvrtc-cu12")
 
 
 def nvrtc(source: str, options: tuple[str, ...]) -> tuple[bytes, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.backends.test_nvml import FakeNvml
 
 from windtunnel.backends.common.nvml import Nvml
 from windtunnel.backends.cuda import context as cupy_context
+from windtunnel.backends.cuda.hold import Hold
 from windtunnel.backends.cuda.libraries import Libraries, LibraryTrial
 from windtunnel.backends.cuda.trials import CupyOperations
 from windtunnel.backends.discovery.registry import backend
@@ -232,18 +234,48 @@ def test_a_product_is_timed_by_the_device_behind_a_kernel_that_holds_the_stream(
 
 
 def test_calls_that_come_after_the_hold_has_ended_are_made_again_behind_a_longer_one(
-    cupy: FakeCupy, operations: CupyOperations
+    cupy: FakeCupy, operations: CupyOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = trial_of(operations, "gemm", dtype="float32", **ODD)
-    before, cupy.late = trial.hold_s, 2
+    holds: list[float] = []
+    block = Hold._block
+
+    def noted(hold: Hold) -> None:
+        holds.append(hold.seconds)
+        block(hold)
+
+    monkeypatch.setattr(Hold, "_block", noted)
+    cupy.late = 2
     cupy.calls.clear()
     trial.run(4)
-    assert cupy.calls.count("gemmEx") == 12 and trial.hold_s >= 4 * before
+    assert cupy.calls.count("gemmEx") == 12 and len(holds) == 3
+    assert holds[1] >= 2 * holds[0] and holds[2] >= 2 * holds[1]
     cupy.late = 1000
-    with pytest.raises(errors.LaunchError, match="4 calls could not be enqueued within a hold"):
+    with pytest.raises(errors.LaunchError, match="multiply .*the calls could not be enqueued within a hold"):
         trial.run(4)
     cupy.late = 0
     trial.close()
+
+
+@pytest.mark.parametrize(
+    ("op", "given"),
+    [("vector_add", {"n": 1000}), ("copy", {"bytes": 64, "direction": "h2d", "memory": "pinned"}), ("fft", {"n": 16})],
+)
+def test_a_graph_is_timed_from_its_first_node_to_its_last_and_not_from_the_call_that_launches_it(
+    cupy: FakeCupy, operations: CupyOperations, op: str, given: dict[str, Any]
+) -> None:
+    """The stream is held until the graph is launched: else the time of the host's calls is the device's, too."""
+    trial = operations.trial(op, columns(op, **given))
+    trial.run(5)
+    for late, times in ((0, 1), (2, 3)):
+        cupy.late = late
+        cupy.calls.clear()
+        trial.run(5)
+        work = [name for name in cupy.calls if name in ("launchKernel", "eventRecord", "graphLaunch")]
+        assert work == ["launchKernel", "eventRecord", "graphLaunch", "eventRecord"] * times
+    trial.close()
+    del trial
+    gc.collect()  # arrays over pinned memory
 
 
 def test_a_transform_is_timed_in_a_graph_and_a_graph_of_transforms_is_one(
@@ -254,7 +286,8 @@ def test_a_transform_is_timed_in_a_graph_and_a_graph_of_transforms_is_one(
         trial.run(5)
         cupy.calls.clear()
         trial.run(5)
-        assert cupy.calls.count("graphLaunch") == 1 and not {"fft", "launchKernel"} & set(cupy.calls)
+        assert cupy.calls.count("graphLaunch") == 1 and "fft" not in cupy.calls
+        assert cupy.calls.count("launchKernel") == 1, "which holds the stream"
         assert trial.timer == "device" and trial.check() <= 1.0
         trial.close()
 
@@ -449,6 +482,7 @@ def test_a_device_s_conditions_are_what_nvml_says_and_no_versions() -> None:
         sm_clock_hz=1.98e9,
         memory_clock_hz=3.201e9,
         held_back=("power cap", "thermal (software)"),
+        application_clock_hz=1.755e9,
     )
     assert set(operations.versions) == {"cuBLAS", "cuFFT"}
     operations.close()

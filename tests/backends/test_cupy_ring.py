@@ -45,16 +45,23 @@ def context() -> Iterator[cupy_context.CupyContext]:
     assert not cupy.unloaded_while_running, "a device would have waited for the kernel's end in its launch"
 
 
+def compiled(arch: str) -> bytes:
+    code, said = nvrtc(SOURCE, (*OPTIONS, f"-arch={arch}"))
+    if "invalid value for --gpu-architecture" in said and arch.partition("_")[2] in ("61", "70"):
+        pytest.skip(f"this NVRTC is of CUDA 13, which does not compile for {arch}")
+    assert said == ""
+    return code
+
+
 @pytest.mark.parametrize("arch", ["sm_90", "sm_80", "sm_70", "sm_61"])
 def test_the_kernel_compiles_for_devices(arch: str) -> None:
-    code, said = nvrtc(SOURCE, (*OPTIONS, f"-arch={arch}"))
-    assert said == "" and b"windtunnel_echo" in code
+    assert b"windtunnel_echo" in compiled(arch)
 
 
 def test_sequence_numbers_are_accessed_at_system_scope() -> None:
-    text, _ = nvrtc(SOURCE, (*OPTIONS, "-arch=compute_90"))
+    text = compiled("compute_90")
     assert b"ld.acquire.sys.global.u64" in text and b"st.release.sys.global.u64" in text
-    older, _ = nvrtc(SOURCE, (*OPTIONS, "-arch=compute_61"))
+    older = compiled("compute_61")
     assert b"ld.volatile.global.u64" in older and b"membar.sys" in older
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from windtunnel.backends.common import nvml
-from windtunnel.backends.common.nvml import Nvml, nvml_of, throttle_reasons
+from windtunnel.backends.common.nvml import Nvml, nvml_named, nvml_of, nvml_with_uuid, throttle_reasons
 from windtunnel.core.results.validation import Conditions
 
 
@@ -27,7 +27,7 @@ class FakeNvml:
     NVMLError = NVMLError
     NVML_SUCCESS = 0
     NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_NO_PERMISSION, NVML_ERROR_FUNCTION_NOT_FOUND = 3, 4, 13
-    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+    NVML_CLOCK_GRAPHICS, NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 0, 1, 2, 0
     NVML_FI_DEV_POWER_INSTANT = 186
 
     def __init__(self, **lacks: int) -> None:
@@ -56,9 +56,22 @@ class FakeNvml:
             raise NVMLError(6)
         return "handle"
 
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid != "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f":
+            raise NVMLError(6)
+        return "handle"
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 3
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+        return ("handle", "twin", "twin")[index]
+
     def nvmlDeviceGetName(self, handle: str) -> str:
-        assert handle == "handle"
-        return "NVIDIA stand-in"
+        return {"handle": "NVIDIA stand-in", "twin": "NVIDIA twin"}[handle]
+
+    def nvmlDeviceGetApplicationsClock(self, handle: str, which: int) -> int:
+        return {0: 1755}[which]
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:
         return next(self.energy_mj)
@@ -95,6 +108,7 @@ def test_everything_is_in_si_units() -> None:
     assert found.energy_j() == 1000.0 and found.power_limit_w() == 700.0
     state = found.state()
     assert (state.power_w, state.sm_clock_hz, state.memory_clock_hz) == (650.5, 1.98e9, 3.201e9)
+    assert state.application_clock_hz == 1.755e9
     assert state.temperature_c == 41.0 and state.held_back == ("power cap", "thermal (software)")
 
 
@@ -103,7 +117,7 @@ def test_what_a_device_has_not_is_none_and_other_errors_are_raised() -> None:
         (
             "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetFieldValues", "nvmlDeviceGetPowerUsage",
             "nvmlDeviceGetClockInfo", "nvmlDeviceGetTemperature", "nvmlDeviceGetCurrentClocksThrottleReasons",
-            "nvmlDeviceGetEnforcedPowerLimit",
+            "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetApplicationsClock",
         ),
         3,
     )  # fmt: skip
@@ -132,6 +146,9 @@ def test_without_the_package_the_library_or_the_device_there_is_none(monkeypatch
     here = nvml_of("0000:1B:00.0")
     assert here is not None and here.name == "NVIDIA stand-in"
     assert nvml_of("0000:99:00.0") is None
+    assert nvml_with_uuid(bytes(range(16))) is not None and nvml_with_uuid(bytes(16)) is None
+    assert nvml_named("NVIDIA stand-in") is not None
+    assert nvml_named("NVIDIA twin") is None and nvml_named("another") is None  # two have it, and none has it
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=12))  # the library is not found
     assert nvml_of("0000:1B:00.0") is None
     monkeypatch.setitem(sys.modules, "pynvml", None)

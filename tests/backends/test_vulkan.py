@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.backends.test_nvml import FakeNvml
 
 import windtunnel
 from windtunnel import atomic, errors, f32, f64, grid, i8, i16, i32, u64
@@ -23,7 +24,7 @@ from windtunnel.backends.vulkan import backend as vulkan
 from windtunnel.backends.vulkan import spirv
 from windtunnel.backends.vulkan.api import RefusedError, VulkanError, api
 from windtunnel.backends.vulkan.device import Device
-from windtunnel.backends.vulkan.driver import VulkanDriver
+from windtunnel.backends.vulkan.driver import VulkanDriver, operations
 from windtunnel.codegen import ForArguments, transpile
 from windtunnel.language.source import KernelError
 from windtunnel.runtime.accelerator import Accelerator
@@ -538,3 +539,26 @@ def test_memory_that_is_allocated_where_another_was_is_what_kernels_then_see() -
             assert all((device.to_host(buffer) == turn + 1).all() for buffer in buffers)
             for buffer in buffers:
                 buffer.free()
+
+
+def test_clocks_and_energy_are_those_of_the_device_in_nvml_with_the_uuid_that_vulkan_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    context = vulkan.open_device(0)
+    driver: Any = context.driver
+    own = driver.physical
+    assert len(own.uuid) == 16
+    found = {}
+    for name, uuid, vendor in (("a", range(16), "NVIDIA"), ("NVIDIA stand-in", [0] * 16, "NVIDIA"),
+                               ("NVIDIA twin", [0] * 16, "NVIDIA"), ("NVIDIA stand-in", range(16), "Mesa")):  # fmt: skip
+        driver.physical = replace(own, name=name, uuid=bytes(uuid), vendor=vendor)
+        device = operations(context)
+        found[name, vendor] = device.conditions().sm_clock_hz, device.energy_j()
+    assert found == {
+        ("a", "NVIDIA"): (1.98e9, 1000.0),  # by its UUID
+        ("NVIDIA stand-in", "NVIDIA"): (1.98e9, 1070.0),  # by its name, which no other device has
+        ("NVIDIA twin", "NVIDIA"): (None, None),
+        ("NVIDIA stand-in", "Mesa"): (None, None),
+    }
+    context.close()

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.backends.test_nvml import FakeNvml
 
 import windtunnel
 from windtunnel import f32, grid, i32, shared, syncthreads, threadIdx, u32
@@ -512,3 +513,14 @@ def test_opening_and_working_prints_nothing(capfd: pytest.CaptureFixture[str]) -
     del device, buffer
     gc.collect()
     assert capfd.readouterr() == ("", "")
+
+
+def test_clocks_are_those_of_the_only_device_in_nvml_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    detected, adapter = module._device(0)
+    seen = []
+    for label, software in (("NVIDIA stand-in", False), ("NVIDIA twin", False), ("NVIDIA stand-in", True)):
+        device = driver_module.operations(replace(detected, label=label, software=software), adapter)
+        seen.append(device.conditions().sm_clock_hz)
+        device.close()
+    assert seen == [1.98e9, None, None]

@@ -18,7 +18,7 @@ from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.results.validation import Conditions
 from windtunnel.runtime.codes import code_of
-from windtunnel.validation import measure, suite
+from windtunnel.validation import load, measure, suite
 from windtunnel.validation.budget import PATIENCE_SHARE, Budget
 from windtunnel.validation.measure import LEAST_ROUNDS, MOST_ROUNDS, Point, Session, point
 from windtunnel.validation.reference_points import REFERENCE_POINTS, is_reference_point
@@ -63,6 +63,8 @@ class Fake:
                 "no", operation="trial", device="fake", code=code_of("cuda", errors.DeviceOutOfMemory)
             )
         self.open += 1
+        if len(self.order) <= self.strange.get("readies", math.inf):
+            self.clock.now += self.strange.get("ready", 0.0)
         return FakeTrial(self, columns["n"])
 
     def energy_j(self) -> float | None:
@@ -89,7 +91,7 @@ class FakeTrial:
         if self.cold:
             seconds, self.cold = seconds + 0.01, False  # compiled, the first time
         device.runs[self.n] += count
-        device.clock.now += count * seconds
+        device.clock.now += count * seconds * (1 + device.strange.get("pause", 0.0))
         device.joules += device.strange.get("watts", 0.0) * count * seconds
         return seconds
 
@@ -185,12 +187,26 @@ def test_where_time_is_short_some_points_are_measured_often_enough_rather_than_a
     wanted = points(*(10**6 + n for n in range(60)))
     found = measured(Fake(Clock(), visit=0.2), wanted, budget_s=5.0)
     often = [row for row in found.rows if len(row.repeats) >= LEAST_ROUNDS]
-    assert len(found.rows) > 30
-    assert 0 < len(often) < len(found.rows)
+    assert 30 < len(found.rows) < 60 and len(often) > 0.9 * len(found.rows)
     assert all(row.low_s is not None for row in often)
     # Spread over the sizes, its ends with it.
     sizes = sorted(float(row.columns["n"]) for row in often)
     assert sizes[0] == 10**6 and sizes[-1] == 10**6 + 59
+
+
+def test_where_visits_take_longer_than_expected_points_are_left_out_early_and_the_others_get_their_rounds() -> None:
+    """Operands take 0.5 s: 60 points with three rounds would take 90 s and more."""
+    device = Fake(Clock(), visit=0.2, ready=0.5)
+    found = measured(device, points(*(10**6 + n for n in range(60))), budget_s=30.0)
+    assert 12 <= len(found.rows) <= 20 and len(found.rows) + len(found.over_budget) == 60
+    assert sum(len(row.repeats) >= LEAST_ROUNDS for row in found.rows) > 0.8 * len(found.rows)
+    sizes = sorted(float(row.columns["n"]) for row in found.rows)
+    assert sizes[0] == 10**6 and sizes[-1] == 10**6 + 59
+    # Where only the first visits are slow (a compiler), what was left out is measured in later rounds.
+    device = Fake(Clock(), ready=0.5, readies=10)
+    found = measured(device, points(*(10**6 + n for n in range(60))), budget_s=30.0)
+    assert len(found.rows) == 60 and all(len(row.repeats) >= LEAST_ROUNDS for row in found.rows)
+    assert len({*device.order[:60]}) < 60, "not all in the first round"
 
 
 def test_rounds_that_differ_are_told() -> None:
@@ -352,9 +368,31 @@ def test_a_point_that_would_take_the_budget_is_left_and_said_to_be_also_where_th
 
 def test_power_is_energy_over_a_second_where_a_device_counts_it() -> None:
     (row,) = measured(Fake(Clock(), watts=250.0), points(10**6)).rows
-    assert row.power_w == pytest.approx(250.0)
+    assert row.power_w == pytest.approx(250.0) and "power" not in row.note
     (row,) = measured(Fake(Clock()), points(10**6)).rows
     assert row.power_w is None
+
+
+@pytest.mark.parametrize(("pause", "busy"), [(0.1, True), (9.0, False)])
+def test_power_takes_a_second_of_the_host_s_clock_and_is_of_a_device_that_is_busy_with_it(
+    pause: float, busy: bool
+) -> None:
+    """Of each call the device executes the operation for a part, as with a GEMM behind a hold of the stream."""
+    device = Fake(Clock(), watts=250.0, pause=pause)
+    (row,) = measured(device, points(1000)).rows
+    assert (row.power_w is not None) == busy
+    assert busy or row.note == "a law; power not measured: the device was busy with it for 10% of the time"
+    without = Fake(Clock(), pause=pause)
+    measured(without, points(1000))
+    assert device.clock.now - without.clock.now < load.POWER_S + 0.5
+
+
+def test_power_takes_a_share_of_the_budget_and_only_once_points_have_an_interval() -> None:
+    device = Fake(Clock(), watts=250.0)
+    rows = measured(device, points(*range(10**6, 10**6 + 40)), 30.0).rows
+    with_power = [row for row in rows if row.power_w is not None]
+    assert 1 < len(with_power) <= measure.POWER_SHARE * 30.0 / load.POWER_S
+    assert len(rows) == 40 and all(len(row.repeats) >= LEAST_ROUNDS for row in rows)
 
 
 # What is measured.
@@ -454,3 +492,91 @@ def test_a_look_that_fails_costs_no_measurement_and_a_device_that_tells_none_has
     assert found.rows and not found.refused and found.conditions.begin.temperature_c == 43.0
     assert measured(Fake(Clock()), points(1000)).conditions is None
     assert measure.summary([]) is None
+
+
+class Idling(Fake):
+    """A GPU: its clock is low until it worked for 0.4 s without a pause of 0.1 s, and for a second afterwards.
+
+    ``mute``: it does not report its clock. ``stuck``: it stays at the low clock. ``capped``: and its power cap is why.
+    """
+
+    info = SimpleNamespace(software=False, kind="gpu", memory_bytes=16e9)
+    low_hz, high_hz = 0.6e9, 2e9
+
+    def __init__(self, clock: Clock, **strange: Any) -> None:
+        super().__init__(clock, **strange)
+        self.worked_s, self.until, self.works = 0.0, -1.0, 0
+
+    @property
+    def hz(self) -> float:
+        return self.high_hz if self.clock.now <= self.until and "stuck" not in self.strange else self.low_hz
+
+    def trial(self, op: str, columns: Mapping[str, Any]) -> Any:
+        found = super().trial(op, columns)
+        run = found.run
+
+        def slower(count: int = 1) -> float:
+            began, slow = self.clock.now, self.high_hz / self.hz
+            seconds = run(count)
+            self.clock.now = began + slow * (self.clock.now - began)
+            if columns["n"] > 1e6:
+                self.worked_s += self.clock.now - began
+                self.works += count
+                if self.worked_s >= 0.4:
+                    self.until = self.clock.now + 1.0
+            else:
+                self.worked_s = 0.0
+            return seconds * slow
+
+        found.run = slower
+        return found
+
+    def conditions(self) -> Conditions:
+        if "mute" in self.strange:
+            return Conditions()
+        if "blind" in self.strange:
+            raise RuntimeError("NVML did not answer")
+        held = ["power cap"] if "capped" in self.strange else ["idle"]
+        full_hz = self.high_hz if "stuck" in self.strange else None
+        return Conditions(sm_clock_hz=self.hz, held_back=held, application_clock_hz=full_hz)
+
+
+@pytest.mark.parametrize("strange", [{}, {"mute": True}, {"blind": True}])
+def test_a_gpu_is_put_to_work_so_that_it_is_measured_at_its_clock(strange: Mapping[str, Any]) -> None:
+    device = Idling(Clock(), **strange)
+    wanted = points(*range(1000, 1030))
+    found = measured(device, wanted)
+    assert [row.latency_s for row in found.rows] == pytest.approx([law_s(n) for n in range(1000, 1030)])
+    assert not any(row.suspect for row in found.rows) and device.open == 1
+    # Its clock stays for a second, so that not every visit begins with work: 0.5 s in each 1.5 s or more.
+    work_s = device.works * law_s(20e6)
+    assert 0.5 <= work_s < 0.6 * found.spent_s
+    device.info = SimpleNamespace(software=True, kind="gpu", memory_bytes=16e9)
+    works = device.works
+    assert measured(device, wanted).rows and device.works == works
+
+
+def test_a_row_at_a_low_clock_is_suspect_unless_the_power_cap_lowers_it() -> None:
+    (row,) = measured(Idling(Clock(), stuck=True), points(1000)).rows
+    assert row.suspect == "the clock was 600 MHz, and the device's is 2000 MHz under load"
+    (row,) = measured(Idling(Clock(), stuck=True, capped=True), points(1000)).rows
+    assert not row.suspect
+    record = measure._Record(repeats=[1.0, 1.0, 1.1], states=[Conditions(sm_clock_hz=hz) for hz in (2e9, 2e9, 0.6e9)])
+    assert measure._suspect(record, 2e9) == "", "the median is that of the two other visits"
+
+
+def test_a_gpu_without_the_operation_that_is_its_work_is_measured_and_its_rows_say_so() -> None:
+    class Lacking(Idling):
+        def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+            return "no room" if columns["n"] > 1e6 else None
+
+    (row,) = measured(Lacking(Clock()), points(1000)).rows
+    assert row.note == "a law; the device was not put to work before: no room"
+
+
+def test_work_that_hangs_is_not_tried_again() -> None:
+    clock = Clock()
+    session = Session(lambda: Idling(clock, hangs=(20e6,)), budget=Budget(60.0, clock), wait=wait)
+    found = session.run(points(1000, 2000), [1e-6, 2e-6], device="host", source="fake:0")
+    assert len(found.refused) == len(found.hung) == 1 and len(found.rows) == 1
+    assert "not put to work before: run on fake: hung" in found.rows[0].note

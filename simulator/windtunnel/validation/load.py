@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from windtunnel.core.errors import DeviceError, DeviceHang, DeviceLost, UnsupportedOperationError
@@ -19,8 +20,8 @@ WORK_S = 0.5
 """For how long (s) a device is put to work."""
 WARM_S = 1.0
 """For how long (s) afterwards a device that does not report its clock is assumed to keep it."""
-FULL_CLOCK = 0.9
-"""The share of the highest clock below which a device is put to work again, and a measurement is suspect."""
+FULL_CLOCK, SLOW_CLOCK = 0.97, 0.9
+"""The shares of the highest clock below which a device is put to work again, and a measurement is suspect."""
 _CHUNK_S, _MOST_COUNT = 0.05, 100_000
 """The approximate duration (s) of one call, so that the time of the call itself is negligible, and its most executions.
 """
@@ -97,7 +98,10 @@ class Load:
     def _at_full_clock(self, fastest_hz: float) -> bool:
         if self._worked == -math.inf:
             return False
-        clock_hz = self.operations.conditions().sm_clock_hz if isinstance(self.operations, Conditioned) else None
+        clock_hz = None
+        if isinstance(self.operations, Conditioned):
+            with suppress(DeviceError, RuntimeError):  # a failed reading is as none
+                clock_hz = self.operations.conditions().sm_clock_hz
         if clock_hz is None:
             return self.clock() - self._worked < WARM_S
         return clock_hz >= FULL_CLOCK * fastest_hz

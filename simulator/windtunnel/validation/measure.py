@@ -32,13 +32,15 @@ from windtunnel.core.results.validation import Conditions, ConditionsSeen
 from windtunnel.core.student import student
 from windtunnel.runtime.trial import Conditioned, Operations, Trial
 from windtunnel.validation.budget import Budget
-from windtunnel.validation.load import FULL_CLOCK, POWER_S, Load, power_w
+from windtunnel.validation.load import POWER_S, SLOW_CLOCK, Load, power_w
 from windtunnel.validation.rows import Measurement
 
 TIGHT = 0.015
 """A point is complete if the relative half-width of its interval is at most this."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 12
 """The least and the most rounds of a point."""
+LEAST_VISITS = 6
+"""After this number of visits the duration of further ones is known well enough to leave out points."""
 SAMPLE_S = 1e-3
 """The least duration of a sample (s): it has as many runs, so that the resolution of the clock is negligible."""
 VISIT_S = 0.06
@@ -232,7 +234,7 @@ class Session:
         campaign = _Campaign(points, expected_s, records)
         active = sorted(range(len(points)), key=lambda number: expected_s[number])
         self._look()
-        with suppress(DeviceError):
+        with suppress(DeviceError, RuntimeError):
             self._power_left_s = 0.0 if self.operations.energy_j() is None else POWER_SHARE * self.budget.seconds
         visit_s = min(VISIT_S, self.budget.seconds / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
@@ -267,9 +269,20 @@ class Session:
     def _round(self, campaign: _Campaign, order: list[int], visit_s: float, number_of_round: int) -> None:
         """Visit the points of ``order``, which grows by those that are postponed."""
         postponed: set[int] = set()
-        for number in order:
+        began, visits, left_out = self.clock(), 0, set[int]()
+        for place, number in enumerate(order):
             if self.left_s <= 0 or self.lost:
                 break
+            if number in left_out:
+                continue
+            if number_of_round == 1 and visits >= LEAST_VISITS:
+                ahead = [later for later in order[place:] if later not in left_out]
+                mean_s = (self.clock() - began) / visits
+                for later in self._unaffordable(campaign.points, ahead, visits, mean_s):
+                    left_out.add(later)
+                    campaign.records[later].longest_s = mean_s  # for later rounds, if they have time for it
+                if number in left_out:
+                    continue
             point, record = campaign.points[number], campaign.records[number]
             likely_s = campaign.likely_s(number)
             if not record.repeats and likely_s * LEAST_RUNS > self.budget.seconds * point.share:
@@ -286,6 +299,7 @@ class Session:
             self.progress(f"round {number_of_round}: {point}")
             self._wait(AGAIN * record.longest_s if record.repeats else FIRST_S + TIMES * likely_s)
             self._visit(point, record, visit_s)
+            visits += 1
             campaign.learn(number)
 
     def close(self) -> None:
@@ -312,18 +326,30 @@ class Session:
         """Return the active points that the rest of the budget can complete, or all of them if it can complete none.
 
         Few well-measured points, spread over operations and sizes, give more information than many points with one
-        measurement. Points with too few rounds for an interval come first.
+        measurement. Points with too few rounds for an interval come first, then those that the first round left out.
         """
         order = {number: place for place, number in enumerate(spread_order(sorted(active), points))}
         lacking = {number: max(LEAST_ROUNDS - len(records[number].repeats), 0) for number in active}
         left_s = self.left_s - self._power_left_s
         chosen = []
-        for number in sorted(active, key=lambda n: (lacking[n] == 0, -points[n].share, order[n])):
+        stage = {n: 1 if not records[n].repeats else 0 if lacking[n] else 2 for n in active}
+        for number in sorted(active, key=lambda n: (stage[n], -points[n].share, order[n])):
             needed_s = max(lacking[number], 1) * records[number].longest_s
             if needed_s <= left_s:
                 chosen.append(number)
                 left_s -= needed_s
         return chosen or active
+
+    def _unaffordable(self, points: Sequence[Point], ahead: Sequence[int], visits: int, visit_s: float) -> set[int]:
+        """Return which of the points ``ahead`` in the first round to leave out, so that the others get their rounds.
+
+        ``visits`` is the number of visits so far, and ``visit_s`` their mean duration. The rest is spread over
+        operations and sizes, and has at least one point of each operation.
+        """
+        affordable = (self.left_s - self._power_left_s) / visit_s - (LEAST_ROUNDS - 1) * visits
+        count = max(int(affordable / LEAST_ROUNDS), len({points[number].op for number in ahead}))
+        order = sorted(spread_order(sorted(ahead), points), key=lambda number: -points[number].share)
+        return set(order[count:])
 
     @staticmethod
     def _settled(record: _Record) -> bool:
@@ -483,7 +509,7 @@ def _slow_clock_hz(record: _Record, fastest_hz: float) -> float | None:
     A clock that the power cap lowers is the device's own under this operation, and not counted.
     """
     free = [state for state in record.states if "power cap" not in (state.held_back or ())]
-    slow = [s.sm_clock_hz for s in free if s.sm_clock_hz is not None and s.sm_clock_hz < FULL_CLOCK * fastest_hz]
+    slow = [s.sm_clock_hz for s in free if s.sm_clock_hz is not None and s.sm_clock_hz < SLOW_CLOCK * fastest_hz]
     return min(slow) if slow and 2 * len(slow) >= len(record.repeats) else None
 
 

@@ -50,12 +50,34 @@ def parts_of(count: int) -> list[int]:
     return [LARGEST_GRAPH] * whole + ([rest] if rest else [])
 
 
+Timed = Callable[[Callable[[], None]], float]
+"""Calls a function that enqueues work on the default stream, and returns the device time of this work (s)."""
+
+
+def between_events(accelerator: Accelerator) -> Timed:
+    """Return a function that measures the time between two events, with the host's time to enqueue the first work."""
+
+    def timed(enqueue: Callable[[], None]) -> float:
+        first, last = accelerator.event(), accelerator.event()
+        accelerator.synchronize()
+        first.record()
+        enqueue()
+        last.record()
+        last.synchronize()
+        return float(last.elapsed_s(first))
+
+    return timed
+
+
 class Replays:
     """Operations on the device's own time: captured in graphs of at most `LARGEST_GRAPH`, which are replayed."""
 
-    def __init__(self, accelerator: Accelerator, add: Callable[[Graph, list[Node]], list[Node]]) -> None:
+    def __init__(
+        self, accelerator: Accelerator, add: Callable[[Graph, list[Node]], list[Node]], timed: Timed | None = None
+    ) -> None:
         """``add`` appends one operation after the given nodes, and returns its last ones."""
         self.accelerator, self._add = accelerator, add
+        self._timed = timed or between_events(accelerator)
         self._graphs: dict[int, CompiledGraph] = {}
 
     def _graph(self, count: int) -> CompiledGraph:
@@ -71,14 +93,12 @@ class Replays:
     def run(self, count: int) -> float:
         """Execute ``count`` operations; return the seconds of all of them."""
         graphs = [self._graph(size) for size in parts_of(count)]
-        first, last = self.accelerator.event(), self.accelerator.event()
-        self.accelerator.synchronize()
-        first.record()
-        for graph in graphs:
-            graph.replay()
-        last.record()
-        last.synchronize()
-        return float(last.elapsed_s(first))
+
+        def replay() -> None:
+            for graph in graphs:
+                graph.replay()
+
+        return self._timed(replay)
 
     def close(self) -> None:
         """Release the graphs."""
@@ -95,11 +115,13 @@ class KernelTrial:
     dispatch: str
     note: str
     timer: Timer = "device"
+    timed: Timed | None = None
+    """Measures replays of graphs."""
     _turn: int = 0
     _closed: bool = False
 
     def __post_init__(self) -> None:
-        self._replays = Replays(self.accelerator, self._captured)
+        self._replays = Replays(self.accelerator, self._captured, self.timed)
 
     def run(self, count: int = 1) -> float:
         """Run the operation ``count`` times; return the mean seconds of one."""
@@ -210,6 +232,7 @@ class KernelOperations:
         nvml: Nvml | None = None,
     ) -> None:
         self.accelerator = Accelerator(context)
+        self.timed: Timed | None = None
         self.nvml = nvml
         self.versions = versions
         self.lacks = lacks or {}
@@ -268,7 +291,7 @@ class KernelOperations:
         if refused is not None:
             raise UnsupportedOperationError(refused)
         if op == "copy":
-            return CopyTrial(self.accelerator, columns)
+            return CopyTrial(self.accelerator, columns, self.timed)
         if op == "launch":
             return LaunchTrial(self.accelerator, columns)
         available = self.available_bytes(op, operand_bytes(op, columns))
@@ -276,7 +299,7 @@ class KernelOperations:
         sets, set_note = self.operands(plan.arrays, columns, available)
         note = f"{plan.note}; {set_note}"
         timer: Timer = "host" if columns["dispatch"] == "eager" else "device"
-        return KernelTrial(self.accelerator, plan, sets, str(columns["dispatch"]), note, timer)
+        return KernelTrial(self.accelerator, plan, sets, str(columns["dispatch"]), note, timer, self.timed)
 
     def available_bytes(self, op: str, needed: float) -> float:
         """Return the bytes that a trial may take. Raises DeviceOutOfMemory if one set ``needed`` more."""
@@ -381,7 +404,7 @@ class CopyTrial:
     Where the API has graphs, those are replayed in one: calls from Python, one by one, would take longer than a copy.
     """
 
-    def __init__(self, accelerator: Accelerator, columns: Columns) -> None:
+    def __init__(self, accelerator: Accelerator, columns: Columns, timed: Timed | None = None) -> None:
         self.accelerator = accelerator
         self.direction, self.memory = str(columns["direction"]), str(columns["memory"])
         size = int(columns["bytes"])
@@ -413,7 +436,7 @@ class CopyTrial:
         self.note = f"{self.memory if self.direction != 'd2d' else 'device'} memory, {count} pairs of buffers"
         self._pinned = pinned
         self._turn = 0
-        self._replays = Replays(accelerator, self._captured)
+        self._replays = Replays(accelerator, self._captured, timed)
 
     def _place(self) -> int:
         at, self._turn = self._turn % len(self.buffers), self._turn + 1

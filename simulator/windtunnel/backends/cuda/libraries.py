@@ -6,8 +6,8 @@ C = A B is computed as C' = B' A' without moving any data. For int8, B is stored
 
 The math mode is set on a separate cuBLAS handle, so that CuPy's own handle does not change. Each call states whether
 fp32 may be rounded to TF32 (`LibraryCall`). CuPy does not call cuBLAS while a stream is captured, but it captures
-transforms. The device time of a transform is therefore that of a replayed graph, as for kernels. Matrix products are
-enqueued behind a kernel that blocks the stream until all of them are enqueued, so that none waits for Python.
+transforms. The device time of a transform is therefore that of a replayed graph, as for kernels. Matrix products and
+graphs are enqueued behind a kernel that blocks the stream (`hold`), so that none waits for Python.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from windtunnel.backends.common.host_work import NO_SUSTAINED
 from windtunnel.backends.common.plans import fft_data, gemm_data
 from windtunnel.backends.common.trials import KernelOperations, error_share, free_all, parts_of
 from windtunnel.backends.cuda.context import CupyContext
+from windtunnel.backends.cuda.hold import Hold
 from windtunnel.core.columns import Columns, numbers_of
 from windtunnel.core.errors import (
     ApiCode,
@@ -57,21 +59,9 @@ _KINDS: Mapping[str, type[DeviceError | UnsupportedOperationError]] = {
 }  # fmt: skip
 """By the end of a status name, after CUBLAS_STATUS_, HIPBLAS_STATUS_ or CUFFT_."""
 
-HOLD = "windtunnel_hold"
-SOURCE = """
-// Does nothing for a number of cycles of the multiprocessor's clock.
-extern "C" __global__ void windtunnel_hold(long long cycles) {
-    long long began = clock64();
-    while (clock64() - began < cycles) {}
-}
-"""
-_CYCLES_HZ = 2e9
-"""Approximate frequency of that clock. If it is wrong, the trial repeats the measurement with a longer hold."""
 _MAX_BEHIND_HOLD = 256
 """Calls behind one hold: fewer than a stream's queue takes (1,024), even if a call launches several kernels."""
-_FIRST_HOLD_S, _LONGEST_HOLD_S = 1e-3, 0.5
-_MAX_HOLDS = 12
-"""Number of attempts with increasing holds."""
+_FIRST_HOLD_S = 1e-3
 
 
 @dataclass(frozen=True)
@@ -121,7 +111,6 @@ class Libraries:
         self.capability = (int(properties["major"]), int(properties["minor"]))
         self.kinds: tuple[type[Exception], ...] = ()
         """Exceptions of the libraries."""
-        self._hold: Any = None
         self._open: weakref.WeakSet[LibraryTrial] = weakref.WeakSet()
         self.driver.make_current()
         for op in OPERATIONS:
@@ -363,17 +352,6 @@ class Libraries:
         name = _LIBRARY[op][1 + self.hip]
         return f"{name} {self.versions[name]}"
 
-    # Holding a stream.
-
-    def hold(self, seconds: float) -> None:
-        """Block the default stream for about this time."""
-        with self.driving("hold a stream"):
-            self.driver.make_current()
-            if self._hold is None:
-                self._hold = self.driver.load(SOURCE, HOLD, ("-std=c++17",))
-            cycles = (np.int64(seconds * _CYCLES_HZ),)
-            self.driver.start(self._hold, (1, 1, 1), (1, 1, 1), cycles, self.context.default.native, 0)
-
 
 @dataclass(eq=False)
 class LibraryTrial:
@@ -386,12 +364,12 @@ class LibraryTrial:
     dispatch: str
     note: str
     timer: Timer = "device"
-    hold_s: float = _FIRST_HOLD_S
     _turn: int = 0
     _closed: bool = False
     _graphs: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.hold = Hold(self.libraries.context, _FIRST_HOLD_S)
         if self.dispatch == "eager":
             self.timer = "host"
 
@@ -408,7 +386,7 @@ class LibraryTrial:
         if self.work.captured:
             return self._replay(count) / count
         parts = [min(_MAX_BEHIND_HOLD, count - begin) for begin in range(0, count, _MAX_BEHIND_HOLD)]
-        return sum(self._behind_a_hold(part) for part in parts) / count
+        return sum(self.hold.time_s(partial(self.enqueue, part), self.work.what) for part in parts) / count
 
     def enqueue(self, count: int) -> None:
         """Enqueue the operation ``count`` times in the context's default stream."""
@@ -421,31 +399,9 @@ class LibraryTrial:
                 for _ in range(count):
                     self.work.call(self._next())
 
-    def _behind_a_hold(self, count: int) -> float:
-        """Return the device time of ``count`` calls, all enqueued before the first began."""
-        driver = self.libraries.driver
-        for _ in range(_MAX_HOLDS):
-            self.accelerator.synchronize()
-            first, last = self.libraries.context.event(), self.libraries.context.event()
-            self.libraries.hold(self.hold_s)
-            first.record()
-            began = time.perf_counter()
-            self.enqueue(count)
-            last.record()
-            with self.libraries.driving(self.work.what):
-                late = driver.reached(first.mark)
-            enqueue_s = time.perf_counter() - began
-            last.synchronize()
-            if not late:
-                return last.elapsed_s(first)
-            self.hold_s = min(max(2 * self.hold_s, 1.5 * enqueue_s), _LONGEST_HOLD_S)
-        problem = f"{count} calls could not be enqueued within a hold of {self.hold_s:g} s"
-        raise self.accelerator.make_error(LaunchError, self.work.what, problem)
-
     def _replay(self, count: int) -> float:
         """Return the device time of ``count`` calls, by graphs of at most `LARGEST_GRAPH`."""
         driver, context = self.libraries.driver, self.libraries.context
-        first, last = context.event(), context.event()
         parts = parts_of(count)
         for size in sorted({*parts} - {*self._graphs}):
             self.accelerator.synchronize()
@@ -453,15 +409,14 @@ class LibraryTrial:
                 driver.make_current()
                 self._graphs[size] = self._captured(size)
                 self._graphs[size].launch(stream=context.default.native)  # the first launch prepares the graph
-        self.accelerator.synchronize()
-        first.record()
-        with self.libraries.driving("replay a graph"):
-            driver.make_current()
-            for size in parts:
-                self._graphs[size].launch(stream=context.default.native)
-        last.record()
-        last.synchronize()
-        return last.elapsed_s(first)
+
+        def launch() -> None:
+            with self.libraries.driving("replay a graph"):
+                driver.make_current()
+                for size in parts:
+                    self._graphs[size].launch(stream=context.default.native)
+
+        return self.hold.time_s(launch)
 
     def _captured(self, count: int) -> Any:
         origin = self.libraries.driver.queue(non_blocking=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from windtunnel.backends.common.trials import KernelOperations
 from windtunnel.backends.cuda.context import CupyContext
+from windtunnel.backends.cuda.hold import Hold
 from windtunnel.backends.cuda.libraries import OPERATIONS as LIBRARY
 from windtunnel.backends.cuda.libraries import Libraries
 from windtunnel.backends.cuda.persistent import MESSAGE, PersistentKernel
@@ -26,6 +27,7 @@ class CupyOperations(KernelOperations):
         self.libraries = Libraries(context)
         super().__init__(context, {**versions, **self.libraries.versions}, nvml=context.driver.nvml)
         self._cupy = context
+        self.timed = Hold(context).time_s
 
     def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why ``op`` is not supported, or None. If a library is missing, no kernel replaces it."""
