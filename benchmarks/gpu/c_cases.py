@@ -6,9 +6,10 @@ Written are `FOLDER/src/NAME.cu` and `NAME.yaml` of each case, `cases.json` (gro
 `cubin/NAME.cubin`, and the list of launches and its data for `launch_cases` (`launches.txt`, `launches.bin`).
 record_c.py takes the folder to the GPU.
 
-Groups: `planted` (a mistake), `mended` (the same without it), `clean`; `recorded` (tests/corpus/cuda_c, whose reports
-by compute-sanitizer are kept there already); `opencl` (kernels in OpenCL C without a mistake, of which a GPU gets
-translations); `changed` (a right kernel, changed by a rule, so that nobody has stated whether it is wrong).
+Groups: `planted` (a mistake), `mended` (the same without it), `clean`; `stated` (tests/corpus/verdicts); `recorded`
+(tests/corpus/cuda_c, whose reports by compute-sanitizer are kept there already); `opencl` (kernels in OpenCL C without
+a mistake, of which a GPU gets translations); `changed` (a right kernel, changed by a rule, so that nobody has stated
+whether it is wrong).
 """
 
 from __future__ import annotations
@@ -100,7 +101,28 @@ def corpus() -> list[Case]:
         truth = () if right else tuple(test_verdicts.FOUND.get(case["truth"], [case["truth"]]))
         text = (test_verdicts.HERE / case["file"]).read_text()
         found.append(Case(name, "recorded", text, yaml.safe_dump([launch]), truth, TOOLS if right else ()))
+    return found + stated()
+
+
+def stated() -> list[Case]:
+    """Return the kernels of tests/corpus/verdicts in CUDA C, but for those whose launch is refused."""
+    from tests.corpus.verdicts import test_pairs
+
+    found = []
+    for file in sorted(test_pairs.HERE.glob("*.cu")):
+        request, verdicts = test_pairs.stated(file)
+        if "refused" in verdicts:
+            continue
+        name = f"stated_{file.stem}"
+        launch: dict[str, Any] = {"file": f"{name}.cu", "grid": _sides(request.grid), "block": _sides(request.block)}
+        launch |= {"shared_bytes": request.shared_bytes, "args": request.arguments}
+        truth = () if "clean" in verdicts else tuple(verdicts)
+        found.append(Case(name, "stated", file.read_text(), yaml.safe_dump([launch]), truth))
     return found
+
+
+def _sides(sides: tuple[int, ...]) -> str:
+    return ",".join(str(side) for side in sides)
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:

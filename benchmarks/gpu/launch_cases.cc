@@ -1,9 +1,9 @@
 // Launches compiled kernels as a list says, through the CUDA driver: the program that compute-sanitizer watches.
 //
-//     launch_cases LIST DATA [--fill] [--repeat N] [--out FILE] [NAME ...]    only these cases, if any are named
-//     launch_cases --hold                                                      keeps a context open until it is killed
+//     launch_cases LIST DATA [--fill] [--go-on] [--repeat N] [--out FILE] [NAME ...]    only these cases, if any are named
+//     launch_cases --hold                                       keeps a context open until it is killed
 //
-// LIST has lines (sanitizer.py writes it): `case NAME MODULE`, `buffer BYTES OFFSET` (where it begins in DATA; -1: never
+// With --go-on a case that fails ends alone, if the context outlives it. LIST has lines (c_cases.py writes it): `case NAME MODULE`, `buffer BYTES OFFSET` (where it begins in DATA; -1: never
 // written), `launch SYMBOL GX GY GZ BX BY BZ SHARED COOPERATIVE`, `arg PART ...` (`bN`: the address of buffer N, `vHEX`:
 // bytes), `end`. Needs no header of CUDA: g++ -O1 -o launch_cases launch_cases.cc -ldl
 #include <dlfcn.h>
@@ -33,6 +33,8 @@ template <class F> static F *function(const char *name) {
 }
 
 static std::string at = "-";
+static bool go_on = false;
+struct Failed {};
 
 static void ok(int status, const char *what) {
     if (!status) return;
@@ -41,6 +43,8 @@ static void ok(int status, const char *what) {
     name_of(status, &name);
     std::printf("@@ error %s %s: %s\n", at.c_str(), what, name ? name : "?");
     std::fflush(stdout);
+    static auto *synchronize = function<int()>("cuCtxSynchronize");
+    if (go_on && at != "-" && !synchronize()) throw Failed{};  // the context still works
     _exit(3);
 }
 
@@ -129,6 +133,7 @@ int main(int count, char **words) {
     std::set<std::string> chosen;
     for (int n = 3; n < count; ++n) {
         if (!std::strcmp(words[n], "--fill")) fill = true;
+        else if (!std::strcmp(words[n], "--go-on")) go_on = true;
         else if (!std::strcmp(words[n], "--repeat")) repeat = std::atoi(words[++n]);
         else if (!std::strcmp(words[n], "--out")) out = words[++n];
         else chosen.insert(words[n]);
@@ -141,6 +146,7 @@ int main(int count, char **words) {
         std::printf("@@ start %s\n", at.c_str());
         std::fflush(stdout);
         std::string code = contents(folder + one.module);
+        try {
         for (int turn = 0; turn < repeat; ++turn) {
             void *module = nullptr;
             ok(code.empty() ? 301 : 0, "module");
@@ -193,8 +199,15 @@ int main(int count, char **words) {
                 }
                 std::printf("\n");
             }
-            for (auto &buffer : one.buffers) ok(release(buffer.there), "cuMemFree");
+            for (auto &buffer : one.buffers) {
+                ok(release(buffer.there), "cuMemFree");
+                buffer.there = 0;
+            }
             ok(unload(module), "cuModuleUnload");
+        }
+        } catch (Failed) {
+            for (auto &buffer : one.buffers) release(buffer.there);
+            continue;
         }
         std::printf("@@ done %s\n", at.c_str());
         std::fflush(stdout);

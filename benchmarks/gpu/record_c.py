@@ -2,11 +2,11 @@
 
     python benchmarks/gpu/record_c.py FOLDER OUT --limit 150
 
-Writes `numbers.json` (what the buffers hold after launches through `windtunnel.load` and the CUDA back end: as such, on
-a stream, and from a graph), `native.json` (12 launches of each case: hashes of the buffers), `sanitizer.json.gz` (what
-each tool said) and `versions.txt`. Only the numbers need Windtunnel and CuPy; the rest needs Python alone. A case that
-fails, crashes or hangs costs the others nothing. What the limit (s) leaves no time for is absent from the files.
-report_c.py makes tables of them.
+Writes `numbers.json.gz` (what the buffers hold after launches through `windtunnel.load` and the CUDA back end: as such,
+on a stream, and from a graph), `native.json.gz` (12 launches of each case: hashes of the buffers), `sanitizer.json.gz`
+(what each tool said) and `versions.txt`. Only the numbers need Windtunnel and CuPy; the rest needs Python alone. A case
+that fails, crashes or hangs costs the others nothing. What the limit (s) leaves no time for is absent from the files:
+a later run with `--after OUT` runs what it lacks, and writes to another folder. report_c.py makes tables of both.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ import itertools
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,11 +36,23 @@ ROOT = Path(__file__).resolve().parents[2]
 REPEATS = 12
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MODES = ("plain", "stream", "graph")
+HANGING = 8
+"""The rank of jobs whose kernels hang alone."""
 BEGAN_S = time.monotonic()
 
 
 def say(*words: object) -> None:
     print(f"[{time.monotonic() - BEGAN_S:6.1f}]", *words, flush=True)
+
+
+def read_json(path: Path) -> Any:
+    with gzip.open(path, "rt") as file:
+        return json.load(file)
+
+
+def write_json(path: Path, held: Any) -> None:
+    with gzip.open(path, "wt") as file:
+        json.dump(held, file)
 
 
 # Numbers, through Windtunnel.
@@ -46,9 +61,7 @@ def say(*words: object) -> None:
 def number_cases(folder: Path) -> list[str]:
     """The names of the cases whose numbers are compared: kernels without a mistake, in CUDA C and OpenCL C."""
     told = json.loads((folder / "cases.json").read_text())
-    right = [
-        one["name"] for one in told if one["group"] in ("mended", "clean", "recorded", "opencl") and not one["truth"]
-    ]
+    right = [one["name"] for one in told if one["group"] != "changed" and not one["truth"]]
     from tests.corpus.opencl_c import CASES
 
     return [*right, *(f"opencl_c_{case.name}" for case in CASES)]
@@ -160,16 +173,18 @@ def numbers_worker(folder: Path, out: Path, names: list[str]) -> None:
                     os._exit(5)
 
 
-def numbers(folder: Path, out: Path, workers: int, limit_s: float) -> None:
+def numbers(folder: Path, out: Path, workers: int, limit_s: float, after: Path | None) -> None:
     """Run `numbers_worker` in several processes, and again for what a process that died has left."""
     try:
         names = number_cases(folder)
     except Exception as error:
         say(f"numbers: {type(error).__name__}: {error}")
         return
-    for toolkit in (Path("/usr/local/cuda"), *sorted(Path("/usr/local").glob("cuda-*"))):
-        if "CUDA_PATH" not in os.environ and (toolkit / "include" / "cuda_runtime.h").is_file():
-            os.environ["CUDA_PATH"] = str(toolkit)
+    if after is not None:
+        rows = read_json(after / "numbers.json.gz")["rows"]
+        right = {(row["case"], row["mode"]) for row in rows if "arrays" in row}
+        names = [name for name in names if any((name, mode) not in right for mode in MODES)]
+    workers = min(workers, max(len(names), 1))
     temporary = out / "numbers-parts"
     temporary.mkdir(exist_ok=True)
     ends_s = time.monotonic() + limit_s
@@ -204,7 +219,7 @@ def numbers(folder: Path, out: Path, workers: int, limit_s: float) -> None:
     lost = [row for row in rows if "began" in row and (row["case"], row["mode"]) not in done]
     kept = [row for row in rows if "s" in row or "opened_s" in row]
     kept += [{**row, "error": "the process ended here"} for row in lost]
-    (out / "numbers.json").write_text(json.dumps({"cases": names, "rows": kept, "failures": failures}))
+    write_json(out / "numbers.json.gz", {"cases": names, "rows": kept, "failures": failures})
     shutil.rmtree(temporary)
     wrong = [row for row in kept if "error" in row]
     say(f"numbers: {len(kept) - len(wrong)} rows of {len(names)} cases, {len(wrong)} errors")
@@ -215,27 +230,37 @@ def numbers(folder: Path, out: Path, workers: int, limit_s: float) -> None:
 # Programs.
 
 
-def ran(words: list[str], limit_s: float) -> tuple[int, str, float]:
-    """Exit code, output and seconds; 124 after the limit, when the process and all that it started are killed."""
-    start = time.monotonic()
+def ran(words: list[str], limit_s: float, patience_s: float = float("inf")) -> tuple[int, str, float]:
+    """Exit code, output and seconds; 124 after a limit, when the process and all that it started are killed.
+
+    ``patience_s``: how long it may say nothing once it has begun a case.
+    """
+    start = heard = time.monotonic()
     try:
-        process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True
-        )
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     except OSError as error:
         return 127, str(error), 0.0
-    code = None
-    try:
-        said, _ = process.communicate(timeout=max(limit_s, 0.1))
-        code = process.returncode
-    except subprocess.TimeoutExpired:
+    assert process.stdout is not None
+    said, begun, code = bytearray(), False, None
+    while code is None:
+        ends = min(start + limit_s, heard + patience_s if begun else float("inf"))
+        left_s = ends - time.monotonic()
+        if left_s <= 0:
+            code = 124
+        elif select.select([process.stdout], [], [], left_s)[0]:
+            part = os.read(process.stdout.fileno(), 1 << 16)
+            said += part
+            heard = time.monotonic()
+            begun = begun or b"@@ start" in said
+            if not part:  # it has closed its output, and ends
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(max(start + limit_s - time.monotonic(), 0.1))
+                code = 124 if code is None else code
+    if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-        try:
-            said, _ = process.communicate(timeout=5)
-        except subprocess.TimeoutExpired:
-            said = ""
-        code = 124
-    return code, said, time.monotonic() - start
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+    return code, said.decode(errors="replace"), time.monotonic() - start
 
 
 def runner_of(folder: Path) -> Path:
@@ -280,12 +305,18 @@ class Job:
     tool: str = field(compare=False)
     names: list[str] = field(compare=False)
     limit_s: float = field(compare=False)
+    patience_s: float = field(compare=False, default=8)
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else may run: a kernel that hangs takes most of the device's time from other processes."""
+        return self.rank >= HANGING
 
 
 class Study:
     """The queue of jobs, and what they said."""
 
-    def __init__(self, folder: Path, out: Path, ends_s: float) -> None:
+    def __init__(self, folder: Path, out: Path, ends_s: float, after: Path | None) -> None:
         self.folder, self.out, self.ends_s = folder, out, ends_s
         self.told = {one["name"]: one for one in json.loads((folder / "cases.json").read_text())}
         self.known = set(re.findall(r"^case (\S+)", (folder / "launches.txt").read_text(), re.M))
@@ -294,51 +325,74 @@ class Study:
         self.counter = itertools.count()
         self.lock = threading.Condition()
         self.running = 0
+        self.alone = False
         self.results: list[dict[str, Any]] = []
         self.native: dict[str, dict[str, Any]] = {}
-        self.more: dict[str, list[str]] = {"racecheck": ["--racecheck-report", "analysis"]}
+        self.more: dict[str, list[str]] = {
+            "memcheck": ["--destroy-on-device-error", "kernel"],
+            "racecheck": ["--racecheck-report", "analysis"],
+        }
+        self.before: set[tuple[str, str]] = set()
+        """Tools and cases of an earlier run."""
+        if after is not None:
+            self.read(after)
 
-    def put(self, rank: int, tool: str, names: list[str], limit_s: float) -> None:
-        names = [name for name in names if name in self.known]
+    def read(self, after: Path) -> None:
+        """Take over which cases an earlier run has recorded."""
+        self.native = read_json(after / "native.json.gz")
+        for job in read_json(after / "sanitizer.json.gz")["jobs"]:
+            ended = set(job["done"]) | set(re.findall(r"^@@ error (\S+)", job["said"] + job["ends"], re.M))
+            if len(job["names"]) == 1 and job["reports"]:
+                ended |= set(job["begun"])
+            self.before |= {(job["tool"], name) for name in ended}
+
+    def put(self, rank: int, tool: str, names: list[str], limit_s: float, patience_s: float = 8) -> None:
         if names and (tool == "native" or self.sanitizer):
-            heapq.heappush(self.queue, Job(rank, next(self.counter), tool, names, limit_s))
+            heapq.heappush(self.queue, Job(rank, next(self.counter), tool, names, limit_s, patience_s))
+
+    def lacking(self, tool: str, names: Iterable[str]) -> list[str]:
+        """The cases that can be run and are not recorded."""
+        return [name for name in names if name in self.known and (tool, name) not in self.before]
 
     def fill_native(self) -> None:
-        """Queue the launches alone: those with a mistake one by one, because they may crash or hang."""
-        for one in self.told.values():
-            if one["truth"]:
-                self.put(0, "native", [one["name"]], 5)
-        for names in grouped(self.right(), 12):
-            self.put(1, "native", names, 12)
+        """Queue the launches alone: first in groups, of which one that hangs is taken out."""
+        told = self.lacking("native", [one["name"] for one in self.told.values() if one["truth"]])
+        hang = [name for name in told if self.hangs(name)]
+        for names in grouped([name for name in told if name not in hang], 8):
+            self.put(0, "native", names, 20, 4)
+        for names in grouped(self.lacking("native", self.right()), 12):
+            self.put(1, "native", names, 20, 4)
+        for name in hang:
+            self.put(HANGING, "native", [name], 5, 1.5)
+
+    def hangs(self, name: str) -> bool:
+        """Whether not even one launch of a case was seen to end."""
+        one = self.native.get(name, {"error": "", "hashes": []})
+        return one["error"] == "did not end" and not one["hashes"]
 
     def right(self) -> list[str]:
         told = self.told.values()
-        return [one["name"] for one in told if one["group"] in ("mended", "clean", "recorded") and not one["truth"]]
+        return [one["name"] for one in told if one["group"] not in ("changed", "opencl") and not one["truth"]]
 
     def fill_tools(self) -> None:
-        """Queue the tools. What ends well alone shares a process; memcheck ends a process at its first error."""
-        planted = [one for one in self.told.values() if one["truth"] and one["tools"]]
-        error = {one["name"]: self.native.get(one["name"], {"error": "did not run"})["error"] for one in planted}
-        memory = {one["name"] for one in planted if {"OutOfBounds", "MisalignedAccess"} & set(one["truth"])}
-        calm = [name for name, text in error.items() if not text]
+        """Queue the tools. Cases share a process, unless they hang alone."""
+        modules = {one["name"]: one["module"] for one in self.told.values()}
         for tool in TOOLS:
-            for name, text in error.items():
-                if text == "did not end":
-                    if tool in ("synccheck", "racecheck"):  # a tool may still say why
-                        self.put(6, tool, [name], 9)
-                elif text or (tool == "memcheck" and name in memory):
-                    self.put(2, tool, [name], 20)
-            for names in grouped([n for n in calm if not (tool == "memcheck" and n in memory)], 4):
-                self.put(3, tool, names, 30)
-            for names in grouped([n for n in self.right() if tool in self.told[n]["tools"]], 10):
-                self.put(4, tool, names, 30)
-            size = {"memcheck": 1, "racecheck": 5, "initcheck": 5, "synccheck": 3}[tool]
-            changed = [one for one in self.told.values() if one["group"] == "changed" and tool in one["tools"]]
-            for names in grouped([one["name"] for one in changed], size, {n["name"]: n["module"] for n in changed}):
-                self.put(5, tool, names, 20)
+            of_tool = self.lacking(tool, [one["name"] for one in self.told.values() if tool in one["tools"]])
+            planted = [name for name in of_tool if self.told[name]["truth"]]
+            changed = [name for name in of_tool if self.told[name]["group"] == "changed"]
+            right = [name for name in of_tool if name not in planted and name not in changed]
+            hang = [name for name in planted if self.hangs(name)]
+            planted = [name for name in planted if name not in hang]
+            for rank, names, size in ((3, planted, 6), (4, right, 10), (5, changed, 8)):
+                for some in grouped(names, size, modules):
+                    self.put(rank, tool, some, 30)
+            if tool in ("synccheck", "racecheck"):  # a tool may still say why
+                for name in hang:
+                    self.put(HANGING + (tool == "racecheck"), tool, [name], 8, 4)
 
     def words(self, job: Job, dump: Path) -> list[str]:
-        launch = [str(self.runner), str(self.folder / "launches.txt"), str(self.folder / "launches.bin")]
+        launch = [str(self.runner), str(self.folder / "launches.txt"), str(self.folder / "launches.bin"), "--go-on"]
         if job.tool == "native":
             return [*launch, "--fill", "--repeat", str(REPEATS), "--out", str(dump), *job.names]
         limit = "100" if len(job.names) == 1 else "3000"
@@ -350,12 +404,13 @@ class Study:
         """Take jobs until none is left or the time is over."""
         while True:
             with self.lock:
-                while not self.queue and self.running and time.monotonic() < self.ends_s:
+                while self.waits() and time.monotonic() < self.ends_s:
                     self.lock.wait(0.2)
                 if not self.queue or time.monotonic() > self.ends_s - 3:
                     return
                 job = heapq.heappop(self.queue)
                 self.running += 1
+                self.alone = job.alone
             try:
                 self.do(job)
             except Exception as error:
@@ -364,10 +419,18 @@ class Study:
                 self.running -= 1
                 self.lock.notify_all()
 
+    def waits(self) -> bool:
+        """Whether there may be something to do later, but not now."""
+        if not self.running:
+            return False
+        return not self.queue or self.queue[0].alone or self.alone
+
     def do(self, job: Job) -> None:
         dump = Path(f"/tmp/launch-cases-{job.number}.bin")
-        code, said, took_s = ran(self.words(job, dump), min(job.limit_s, self.ends_s - time.monotonic()))
-        done, begun = (set(re.findall(rf"^@@ {word} (\S+)", said, re.M)) for word in ("done", "start"))
+        limit_s = min(job.limit_s, self.ends_s - time.monotonic())
+        code, said, took_s = ran(self.words(job, dump), limit_s, job.patience_s)
+        done, begun, failed = (set(re.findall(rf"^@@ {word} (\S+)", said, re.M)) for word in ("done", "start", "error"))
+        done |= failed
         row: dict[str, Any] = {"tool": job.tool, "names": job.names, "code": code, "s": round(took_s, 2)}
         row |= {"begun": sorted(begun), "done": sorted(done), "reports": reports(said), "said": said[:1500]}
         row["ends"] = said[-400:]
@@ -377,17 +440,20 @@ class Study:
                 self.keep_native(job, said, code, dump)
             left = [name for name in job.names if name not in done]
             if len(job.names) > 1 and left:
-                # The first is to blame; alone it is run once more, unless it is known to hang.
+                # The first is to blame; it is run once more, with nothing beside it.
                 culprit = next((name for name in left if name in begun), None)
                 rest = [name for name in left if name != culprit]
-                if culprit is not None and code != 124:
-                    self.put(job.rank, job.tool, [culprit], 15)
+                if culprit is not None:
+                    self.put(HANGING, job.tool, [culprit], 12, 4)
                 if rest and (culprit is not None or len(rest) < len(job.names)):
-                    self.put(job.rank, job.tool, rest, job.limit_s)
+                    self.put(job.rank, job.tool, rest, job.limit_s, job.patience_s)
         dump.unlink(missing_ok=True)
 
     def keep_native(self, job: Job, said: str, code: int, dump: Path) -> None:
+        begun = re.findall(r"^@@ start (\S+)", said, re.M)
         for name in job.names:
+            if len(job.names) > 1 and name not in begun:
+                continue  # it is run again
             lines = re.findall(rf"^@@ hashes {re.escape(name)}((?: [0-9a-f]{{16}})*)$", said, re.M)
             error = re.findall(rf"^@@ error {re.escape(name)} (.*)$", said, re.M)
             made = {"hashes": [line.split() for line in lines], "error": error[0] if error else ""}
@@ -399,9 +465,9 @@ class Study:
 
     def save(self) -> None:
         with self.lock:
-            (self.out / "native.json").write_text(json.dumps(self.native))
-            with gzip.open(self.out / "sanitizer.json.gz", "wt") as file:
-                json.dump({"jobs": self.results, "left": [[j.tool, j.names] for j in sorted(self.queue)]}, file)
+            write_json(self.out / "native.json.gz", self.native)
+            left = [[job.tool, job.names] for job in sorted(self.queue)]
+            write_json(self.out / "sanitizer.json.gz", {"jobs": self.results, "left": left})
 
     def progress(self) -> None:
         with self.lock:
@@ -414,9 +480,15 @@ class Study:
         """Run all jobs."""
         # While one process holds a context, the driver stays initialised for the others.
         holder = subprocess.Popen([str(self.runner), "--hold"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        hanging: list[Job] = []
         try:
             for fill in (self.fill_native, self.fill_tools):
                 fill()
+                # What hangs comes after all else, of the tools too.
+                self.queue += hanging
+                hanging = [job for job in self.queue if job.alone] if fill == self.fill_native else []
+                self.queue = [job for job in self.queue if job not in hanging]
+                heapq.heapify(self.queue)
                 threads = [threading.Thread(target=self.work) for _ in range(workers)]
                 for thread in threads:
                     thread.start()
@@ -458,7 +530,7 @@ def reports(said: str) -> list[list[Any]]:
     return [[text, count] for text, count in counts.items()][:400]
 
 
-def grouped(names: list[str], size: int, modules: dict[str, str] | None = None) -> list[list[str]]:
+def grouped(names: list[str], size: int, modules: Mapping[str, str] | None = None) -> list[list[str]]:
     """Groups of names, none of which has two cases of one module."""
     groups: list[list[str]] = []
     for name in names:
@@ -494,7 +566,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--limit", type=float, default=150, help="seconds for all")
-    parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--after", type=Path, help="the folder of an earlier run: only what it lacks is run")
+    parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--number-workers", type=int, default=14)
     parser.add_argument("--numbers-of", default="")
     parser.add_argument("--skip", default="", help="numbers or sanitizer")
@@ -508,9 +581,9 @@ def main() -> None:
     ends_s = BEGAN_S + given.limit
     versions(out)
     if given.skip != "numbers":
-        numbers(folder, out, given.number_workers, min(0.4 * given.limit, 60.0))
+        numbers(folder, out, given.number_workers, min(0.3 * given.limit, 60.0), given.after)
     if given.skip != "sanitizer":
-        study = Study(folder, out, ends_s - 2)
+        study = Study(folder, out, ends_s - 2, given.after)
         study.run(given.workers)
     say("done")
 

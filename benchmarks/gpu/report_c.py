@@ -1,10 +1,11 @@
 """Compare what record_c.py brought from a GPU with the emulator and with `windtunnel check`, and write tables.
 
-    python benchmarks/gpu/report_c.py FOLDER          # the folder that record_c.py wrote; no GPU is needed
+    python benchmarks/gpu/report_c.py FOLDER [LATER ...] --out OUT    # folders that record_c.py wrote; no GPU is needed
 
-Writes `numbers.csv` (each buffer of each kernel: elements that differ from the emulator's, and by how many units in the
-last place), `verdicts.csv` (each kernel: what check, the tools and the launches alone say) and `report.md`. The kernels
-are those of the corpora today: run it on the commit that was recorded. Emulating all kernels takes some minutes.
+Of the later folders is taken what the first lacks. Writes `numbers.csv` (each buffer of each kernel: elements that
+differ from the emulator's, and by how many units in the last place), `verdicts.csv` (each kernel: what check, the tools
+and the launches alone say) and `report.md`. The kernels are those of the corpora today: run it on the commit that was
+recorded. Emulating all kernels takes some minutes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import base64
 import csv
-import gzip
 import json
 import re
 import tempfile
@@ -25,9 +25,10 @@ from typing import Any
 
 import c_cases
 import numpy as np
-from record_c import MODES, TOOLS, launched
+from record_c import MODES, TOOLS, launched, read_json
 
 DEVICE = "h200-sxm-141gb"
+ALONE = "alone"
 _NO_REPORT = re.compile(
     r"(ERROR SUMMARY|RACECHECK SUMMARY|Program hit|Target application|Internal|Unable|Error: No attach)"
 )
@@ -58,6 +59,11 @@ class Verdict:
     @property
     def ran_all(self) -> bool:
         return all(self.tools.get(tool) is not None for tool in self.asked)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether no launch was seen to end alone. Only two tools are asked about such a kernel."""
+        return self.native == "did not end"
 
 
 # Numbers.
@@ -100,26 +106,33 @@ def compared(found: np.ndarray, wanted: np.ndarray) -> dict[str, Any]:
     return row
 
 
-def numbers(told: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def numbers(recorded: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
     """Return a row for each buffer of each launch on the GPU."""
     import windtunnel
 
+    told: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in recorded:
+        for one in _held(run / "numbers.json.gz").get("rows", []):
+            if "case" in one and ("arrays" in one or "arrays" not in told.get((one["case"], one["mode"]), {})):
+                told[one["case"], one["mode"]] = one
     emulated: dict[str, Any] = {}
-    rows = []
-    for one in told["rows"]:
-        if "case" not in one:
-            continue
-        name = one["case"]
-        if "error" in one:
-            rows.append({"case": name, "mode": one["mode"], "verdict": "error", "why": one["error"][:200]})
-            continue
+    rows: list[dict[str, Any]] = []
+
+    def expected_of(name: str) -> Any:
         if name not in emulated:
             try:
                 with warnings.catch_warnings(action="ignore"), windtunnel.device(DEVICE) as device:
                     emulated[name] = launched(device, name, folder, "plain")
             except Exception as error:
-                emulated[name] = f"{type(error).__name__}: {error}"
-        expected = emulated[name]
+                emulated[name] = f"{type(error).__name__}: {error}".replace(f"{folder}/src/", "")
+        return emulated[name]
+
+    for one in told.values():
+        name = one["case"]
+        if "error" in one:
+            rows.append({"case": name, "mode": one["mode"], "verdict": "error", "why": one["error"][:200]})
+            continue
+        expected = expected_of(name)
         if isinstance(expected, str):
             rows.append({"case": name, "mode": one["mode"], "verdict": "not emulated", "why": expected[:200]})
             continue
@@ -129,20 +142,64 @@ def numbers(told: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
             found = np.frombuffer(base64.b64decode(held[1]), np.dtype(held[0]))
             row = {"case": name, "mode": one["mode"], "buffer": key, "dtype": found.dtype.name}
             rows.append({**row, **compared(found, np.asarray(expected[key]))})
+    for name, hashes in _hashes(recorded, folder).items():
+        expected = expected_of(name)
+        if isinstance(expected, str):
+            rows.append({"case": name, "mode": ALONE, "verdict": "not emulated", "why": expected[:200]})
+            continue
+        for at, (key, held) in enumerate(expected.items()):
+            results = {launch[at] for launch in hashes}
+            if held is not None:
+                one_of = _fnv(np.asarray(held)) in results
+                row = {"case": name, "mode": ALONE, "buffer": key, "dtype": np.asarray(held).dtype.name}
+                why = (
+                    ""
+                    if len(results) == 1
+                    else f"one of {len(results)} results"
+                    if one_of
+                    else f"{len(results)} results"
+                )
+                rows.append({**row, "elements": np.size(held), "verdict": "equal" if one_of else "differs", "why": why})
     return rows
+
+
+def _hashes(recorded: Sequence[Path], folder: Path) -> dict[str, list[list[str]]]:
+    """Return the hashes of the buffers after each launch of right kernels alone, as nvcc compiles them."""
+    native: dict[str, Any] = {}
+    for run in recorded:
+        native |= _held(run / "native.json.gz")
+    told = {one["name"]: one for one in json.loads((folder / "cases.json").read_text())}
+    names = [name for name in native if not told[name]["truth"] and not native[name]["error"]]
+    return {name: native[name]["hashes"] for name in names}
+
+
+def _held(path: Path) -> dict[str, Any]:
+    """What a run has recorded; empty if it has not run this part."""
+    made: dict[str, Any] = read_json(path) if path.exists() else {}
+    return made
+
+
+def _fnv(array: np.ndarray) -> str:
+    """The hash of launch_cases (FNV-1a, 64 bits)."""
+    made = 14695981039346656037
+    for byte in array.tobytes():
+        made = (made ^ byte) * 1099511628211 % (1 << 64)
+    return f"{made:016x}"
 
 
 # Verdicts.
 
 
-def verdicts(recorded: Path, folder: Path, schedules: int) -> list[Verdict]:
+def verdicts(recorded: Sequence[Path], folder: Path, schedules: int) -> list[Verdict]:
     """Return what is said of each kernel in CUDA C."""
     from windtunnel.app.check import check, launches_of
 
     told = json.loads((folder / "cases.json").read_text())
-    with gzip.open(recorded / "sanitizer.json.gz", "rt") as file:
-        jobs = json.load(file)["jobs"]
-    native = json.loads((recorded / "native.json").read_text())
+    jobs: list[dict[str, Any]] = []
+    native: dict[str, Any] = {}
+    for run in recorded:
+        jobs += _held(run / "sanitizer.json.gz").get("jobs", [])
+        native |= _held(run / "native.json.gz")
     modules = {one["name"]: one["module"] for one in told}
     found = {}
     for one in told:
@@ -247,11 +304,12 @@ def numbers_report(rows: list[dict[str, Any]]) -> list[str]:
         "## Numbers",
         "",
         f"Of the emulator ({DEVICE}) and the GPU, after launches through `windtunnel.load` and the CUDA back end.",
+        f"`{ALONE}`: compiled by nvcc and launched without Windtunnel, of which hashes of the buffers are compared.",
         "",
     ]
     kinds = ("equal", "last places", "another order", "differs", "error", "not emulated", "another shape")
     by_mode = []
-    for mode in MODES:
+    for mode in (*MODES, ALONE):
         worst = {}
         for row in rows:
             if row["mode"] == mode:
@@ -260,41 +318,83 @@ def numbers_report(rows: list[dict[str, Any]]) -> list[str]:
         counts = Counter(kinds[at] for at in worst.values())
         by_mode.append([mode, len(worst), *(counts[kind] for kind in kinds)])
     lines += table(["launches", "kernels", *kinds], by_mode)
-    wrong = [row for row in rows if row["verdict"] != "equal"]
-    head = ["kernel", "mode", "buffer", "type", "elements", "differing", "ULP", "verdict"]
-    keys = ("case", "mode", "buffer", "dtype", "elements", "differing", "ulp", "verdict")
-    return [*lines, *table(head, [[row.get(key, row.get("why", "")) for key in keys] for row in wrong])]
+    keys = ("case", "buffer", "dtype", "elements", "differing", "ulp")
+    wrong: dict[tuple[object, ...], list[str]] = {}
+    for row in rows:
+        if row["verdict"] != "equal":
+            said = " ".join(f"{row['verdict']} {row.get('why', '')}".split())
+            wrong.setdefault((*(row.get(key, "") for key in keys), said), []).append(row["mode"])
+    head = ["kernel", "buffer", "type", "elements", "differing", "ULP", "verdict", "launches"]
+    return [*lines, *table(head, [[*row, ", ".join(modes)] for row, modes in wrong.items()])]
 
 
-# Long: one table after the other.
 def verdicts_report(found: list[Verdict]) -> list[str]:
-    lines = ["## compute-sanitizer and `windtunnel check`", "", "### Planted mistakes", ""]
-    planted = [one for one in found if one.group == "planted"]
+    lines = ["## compute-sanitizer and `windtunnel check`", ""]
+    lines += mistakes_report("Planted mistakes", [one for one in found if one.group == "planted"])
+    lines += mistakes_report("Mistakes of tests/corpus/verdicts", [o for o in found if o.group == "stated" and o.truth])
+    lines += right_report(found)
+    return lines + changed_report(found)
+
+
+def mistakes_report(title: str, planted: list[Verdict]) -> list[str]:
+    """Kernels whose mistake is known."""
+    lines = [f"### {title}", ""]
     rows: list[list[object]] = []
     for truth in [*sorted({one.truth[0] for one in planted}), "all"]:
         some = [one for one in planted if truth in ("all", one.truth[0])]
         right = sum(bool(set(one.check) & set(one.truth)) for one in some)
         by_tool = [sum(one.found_by(tool) for one in some) for tool in TOOLS]
-        shows = sum(
-            "result" not in one.native or ("wrong" in one.native and ", 0 of" not in one.native) for one in some
-        )
-        missing = sum(not one.ran_all for one in some)
-        rows.append([truth, len(some), right, sum(one.found_by_a_tool for one in some), *by_tool, shows, missing])
-    lines += table(["mistake", "kernels", "check", "a tool", *TOOLS, "shows on the GPU", "not all tools ran"], rows)
-    lines += ["A mistake shows if one of 12 launches crashes, hangs or has another result than the mended kernel.", ""]
+        pairs = Counter((bool(set(one.check) & set(one.truth)), one.found_by_a_tool) for one in some)
+        neither = pairs[False, False]
+        hang = sum(one.hangs for one in some)
+        missing = sum(not one.ran_all and not one.hangs for one in some)
+        both = [right, sum(one.found_by_a_tool for one in some), pairs[True, True], neither]
+        rows.append([truth, len(some), *both, *by_tool, sum(map(shows, some)), hang, missing])
+    head = [
+        "mistake",
+        "kernels",
+        "check",
+        "a tool",
+        "both",
+        "neither",
+        *TOOLS,
+        "shows alone",
+        "hang",
+        "not all tools ran",
+    ]
+    lines += table(head, rows)
+    lines += ["A mistake shows alone if one of 12 launches crashes or hangs, or if their results differ among each",
+              "other or from those of the mended kernel, where there is one.", ""]  # fmt: skip
     said = [[one.name, one.truth[0], check_said(one), tools_said(one), one.native] for one in planted]
-    lines += table(["kernel", "truth", "check", "tools", "alone"], said)
-    right = [one for one in found if one.group in ("mended", "clean") or (one.group == "recorded" and not one.truth)]
+    return lines + table(["kernel", "truth", "check", "tools", "alone"], said)
+
+
+def shows(one: Verdict) -> bool:
+    """Whether a mistake is seen without a tool."""
+    if one.native == "not run":
+        return False
+    return "one result" not in one.native or ("wrong" in one.native and ", 0 of" not in one.native)
+
+
+def right_report(found: list[Verdict]) -> list[str]:
+    """Kernels without a mistake."""
+    lines: list[str] = []
+    right = [one for one in found if one.group not in ("changed", "opencl") and not one.truth]
     ran = sum(one.ran_all for one in right)
     lines += ["### Kernels without a mistake", "", f"{len(right)} kernels, all tools ran on {ran}."]
     quiet = sum(not one.check for one in right), sum(not one.found_by_a_tool for one in right)
     lines += [f"Nothing is found in {quiet[0]} by check, and in {quiet[1]} by the tools.", ""]
     alarms = [one for one in right if one.check or one.found_by_a_tool or "one result" not in one.native]
-    lines += table(
+    return lines + table(
         ["kernel", "check", "tools", "alone"], [[o.name, check_said(o), tools_said(o), o.native] for o in alarms]
     )
+
+
+def changed_report(found: list[Verdict]) -> list[str]:
+    """Kernels with a change by rule, and those of tests/corpus/cuda_c."""
+    lines: list[str] = []
+    rows: list[list[object]] = []
     changed = [one for one in found if one.group == "changed"]
-    rows = []
     for kind in c_cases.KINDS:
         some = [one for one in changed if one.note.startswith(kind + ":")]
         pairs = Counter((bool(one.check), one.found_by_a_tool) for one in some if one.ran_all)
@@ -320,32 +420,33 @@ def verdicts_report(found: list[Verdict]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, help="by default the last folder")
     parser.add_argument("--schedules", type=int, default=4, help="further orders, where the first finds nothing")
     given = parser.parse_args()
-    recorded: Path = given.folder
+    recorded: list[Path] = given.folders
+    out: Path = given.out or recorded[-1]
+    out.mkdir(parents=True, exist_ok=True)
     lines = ["# Kernels in C on a GPU", ""]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         c_cases.write(folder)
-        if (recorded / "numbers.json").exists():
-            rows = numbers(json.loads((recorded / "numbers.json").read_text()), folder)
-            with (recorded / "numbers.csv").open("w", newline="") as file:
-                writer = csv.DictWriter(
-                    file, ["case", "mode", "buffer", "dtype", "elements", "differing", "ulp", "verdict", "why"]
-                )
-                writer.writeheader()
-                writer.writerows(rows)
-            lines += numbers_report(rows)
-        if (recorded / "sanitizer.json.gz").exists():
-            found = verdicts(recorded, folder, given.schedules)
-            with (recorded / "verdicts.csv").open("w", newline="") as file:
-                rows_of = [row_of(one) for one in found]
-                writer = csv.DictWriter(file, list(rows_of[0]))
-                writer.writeheader()
-                writer.writerows(rows_of)
-            lines += verdicts_report(found)
-    (recorded / "report.md").write_text("\n".join(lines) + "\n")
+        rows = numbers(recorded, folder)
+        with (out / "numbers.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(
+                file, ["case", "mode", "buffer", "dtype", "elements", "differing", "ulp", "verdict", "why"]
+            )
+            writer.writeheader()
+            writer.writerows(rows)
+        lines += numbers_report(rows)
+        found = verdicts(recorded, folder, given.schedules)
+        with (out / "verdicts.csv").open("w", newline="") as file:
+            rows_of = [row_of(one) for one in found]
+            writer = csv.DictWriter(file, list(rows_of[0]))
+            writer.writeheader()
+            writer.writerows(rows_of)
+        lines += verdicts_report(found)
+    (out / "report.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
 

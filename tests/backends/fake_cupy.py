@@ -490,6 +490,7 @@ def _cuda(fake: FakeCupy, there: SimpleNamespace) -> Any:
             assert isinstance(stream, Stream), "the driver names its stream"
             for one in args:
                 assert isinstance(one, (np.generic, np.ndarray)), f"argument {one!r} is no scalar of NumPy's"
+                assert one.size == 1, f"CuPy passes no array of shape {one.shape} by value"
             with fake._lock:
                 fake.checked("launchKernel")
                 if self.device != fake.device().number:

@@ -282,7 +282,7 @@ def test_headers_of_the_api_are_found_where_no_toolkit_is_installed(device: Any,
 
 
 def test_headers_that_are_not_here_are_named_with_what_has_them(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel.backends.cuda.driver._HEADERS", ())
+    monkeypatch.setattr("windtunnel.backends.cuda.driver.CupyDriver._installations", lambda self: iter(()))
     with pytest.raises(errors.LaunchError, match="pip install nvidia-cuda-runtime-cu12"):
         device.launch(doubled, 1, 64, device.to_device(ONES.astype(np.float16)))
 

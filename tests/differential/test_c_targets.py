@@ -29,6 +29,7 @@ from tests.differential import transpiled_kernels as with_kernels
 import windtunnel
 from windtunnel.app import transpile as app
 from windtunnel.backends.cuda import context as cupy_context
+from windtunnel.backends.cuda import driver
 from windtunnel.backends.cuda.driver import CupyDriver
 from windtunnel.codegen import TARGETS, Emitted, transpile
 from windtunnel.core.errors import InputError
@@ -219,18 +220,56 @@ def test_kernels_of_one_file_are_one_module_of_cuda_so_that_they_share_its_varia
             assert cupy.calls.count("moduleLoadData") == modules
 
 
-def test_headers_of_a_toolkit_are_those_beside_cuda_runtime_h_with_the_folder_of_cuda_13(tmp_path: Path) -> None:
+def test_headers_are_those_of_the_first_places_that_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def installed(name: str, *headers: str) -> Path:
+        for header in headers:
+            file = tmp_path / name / "include" / header
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        return tmp_path / name
+
+    package = installed("package", "cuda_runtime.h")
+    toolkit = installed("toolkit", "cuda_runtime.h", "cccl/nv/target")
+    link = installed("link")
+    monkeypatch.setattr(driver, "_HEADERS", ())
+    monkeypatch.setattr(driver, "_TOOLKIT", toolkit)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    whole = [toolkit / "include", toolkit / "include" / "cccl"]
     cupy = FakeCupy()
-    toolkit, link = tmp_path / "cuda", tmp_path / "bin"
-    (toolkit / "include" / "cccl").mkdir(parents=True)
-    (toolkit / "include" / "cuda_runtime.h").touch()
-    for installed, expected in ((toolkit, ["include", "cccl"]), (link, None)):
-        cupy.cuda.get_cuda_path = lambda installed=installed: str(installed)
-        found = CupyDriver(cupy, 0).headers()
-        if expected is not None:
-            assert [folder.name for folder in found] == expected
-        else:  # nvcc's folder is none of a toolkit: the packages' headers
-            assert any((folder / "cuda_fp16.h").is_file() for folder in found)
+
+    def found(of_cupy: Path | None) -> list[Path]:
+        cupy.cuda.get_cuda_path = lambda: of_cupy and str(of_cupy)
+        return CupyDriver(cupy, 0).headers()
+
+    assert found(toolkit) == found(link) == found(None) == whole
+    assert found(package) == [package / "include", *whole]  # as that of PyTorch, without <nv/target>
+    monkeypatch.setenv("CUDA_HOME", str(toolkit))
+    monkeypatch.setattr(driver, "_TOOLKIT", link)
+    assert found(package) == [package / "include", *whole]
+    monkeypatch.delenv("CUDA_HOME")
+    monkeypatch.setattr("shutil.which", lambda name: str(toolkit / "bin" / name))
+    assert found(package) == [package / "include", *whole]
+
+
+def test_a_struct_is_passed_by_value_as_cupy_takes_it(tmp_path: Path) -> None:
+    source = tmp_path / "own.cu"
+    source.write_text(
+        "struct Three { float a; int b; int c; };\n"
+        "__global__ void fill(float *x, Three p) { x[threadIdx.x] = p.a + p.b * p.c; }\n"
+    )
+    fill = windtunnel.load(source).fill
+    for mode in ("plain", "graph"):
+        with Accelerator(cupy_context.open_context(FakeCupy(), "cuda", 0)) as device:
+            x = device.empty(4, np.float32)
+            if mode == "plain":
+                device.launch(fill, 1, 4, x, [0.5, 2, 3])
+            else:
+                with device.capture() as graph:
+                    device.launch(fill, 1, 4, x, [0.5, 2, 3])
+                device.replay(graph.compile())
+            assert device.to_host(x).tolist() == [6.5] * 4, mode
 
 
 def test_nvrtc_compiles_kernels_by_their_own_source() -> None:

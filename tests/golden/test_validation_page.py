@@ -97,7 +97,7 @@ class Words(HTMLParser):
 
 
 def page_text() -> str:
-    comparisons = compare(rows(), {"ruler": RULER}.__getitem__)
+    comparisons = compare(rows(), lambda *_: RULER)
     about = Environment(
         "two cores", "PoCL 6.0", {"pyopencl": "2025.1"}, {"core": 3.1e9}, "2026-11-22T12:00:00+00:00", "validate"
     )
@@ -107,7 +107,7 @@ def page_text() -> str:
 
 
 def terminal_text() -> str:
-    return text([one.report() for one in compare(rows(), {"ruler": RULER}.__getitem__)]) + "\n"
+    return text([one.report() for one in compare(rows(), lambda *_: RULER)]) + "\n"
 
 
 @pytest.mark.parametrize(("name", "say"), [("validation-page", page_text), ("validation", terminal_text)])

@@ -97,7 +97,8 @@ def test_an_interrupt_during_the_fork_leaves_no_copy(monkeypatch: pytest.MonkeyP
     def interrupted() -> int:
         forked.append(fork())
         if forked[0]:
-            os.kill(os.getpid(), signal.SIGINT)
+            # To this thread: pytest-xdist has others, which do not block the signal.
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         return forked[0]
 
     monkeypatch.setattr(os, "fork", interrupted)

@@ -17,6 +17,7 @@ from windtunnel.planning.simulate import Case, Setting
 from windtunnel.planning.workers import Workers
 from windtunnel_models.catalogue import shipped_catalogue
 
+ROOT = Path(__file__).resolve().parents[2]
 SETTING = cast(Setting, SimpleNamespace(catalogue=shipped_catalogue()))
 
 
@@ -39,6 +40,7 @@ def sleeps(_number: int, _pickled: bytes, _case: Any) -> Any:
 def test_what_a_killed_worker_simulated_is_simulated_again_and_one_that_is_always_killed_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.syspath_prepend(ROOT)  # workers import this module to call its functions
     known = tmp_path / "known"
     known.touch()
     cases = cast("list[Case]", [str(known), str(tmp_path / "new")])

@@ -11,8 +11,10 @@ streams need an explicit wait only for events.
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -48,6 +50,8 @@ _KINDS: dict[int, type[DeviceError]] = {
 _STATIC_SHARED = 48 * 1024
 _HEADERS = ("nvidia.cuda_runtime", "nvidia.cuda_cccl", "nvidia.cu13")
 """Packages with the headers cuda_fp16.h and cooperative_groups.h, for hosts without a CUDA toolkit."""
+_TOOLKIT = Path("/usr/local/cuda")
+"""Where NVIDIA's installers put a link to the toolkit."""
 
 
 class Allocation:
@@ -247,16 +251,29 @@ class CupyDriver:
         if self.target == "hip":
             installed = self.cupy.cuda.get_rocm_path()
             return [] if installed is None else [Path(installed) / "include"]
-        installed = self.cupy.cuda.get_cuda_path()
-        folders = [] if installed is None else [Path(installed) / "include"]
-        # The path that CuPy finds is that of nvcc, which may be a link outside of the toolkit.
-        if not any((folder / "cuda_runtime.h").is_file() for folder in folders):
-            with suppress(ModuleNotFoundError):  # without any of NVIDIA's packages
-                specs = [find_spec(name) for name in _HEADERS]
-                places = [at for spec in specs if spec is not None for at in spec.submodule_search_locations or ()]
-                folders += [Path(place) / "include" for place in places]
-        # CUDA 13 has <cuda/atomic> in a folder of its own.
-        return [one for folder in folders for one in (folder, folder / "cccl") if one.is_dir()]
+        # The path that CuPy finds may be that of a link to nvcc, outside of the toolkit, or of a package without CCCL.
+        missing = {"cuda_runtime.h", "nv/target"}
+        folders: list[Path] = []
+        for installed in self._installations():
+            # CUDA 13 has CCCL, as <cuda/atomic> and <nv/target>, in a folder of its own.
+            own = [folder for folder in (installed / "include", installed / "include" / "cccl") if folder.is_dir()]
+            brought = {header for header in missing if any((folder / header).is_file() for folder in own)}
+            if brought:
+                folders += own
+                missing -= brought
+        return folders
+
+    def _installations(self) -> Iterator[Path]:
+        """Yield the folders that may have an ``include`` of CUDA: CuPy's, those of packages, and toolkits."""
+        if (installed := self.cupy.cuda.get_cuda_path()) is not None:
+            yield Path(installed)
+        with suppress(ModuleNotFoundError):  # without any of NVIDIA's packages
+            for spec in [find_spec(name) for name in _HEADERS]:
+                yield from map(Path, () if spec is None else spec.submodule_search_locations or ())
+        yield from (Path(os.environ[name]) for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name))
+        if (compiler := shutil.which("nvcc")) is not None:
+            yield Path(compiler).resolve().parents[1]
+        yield _TOOLKIT
 
     def resident(self, kernel: BuiltKernel, threads: int, shared: int) -> int:
         """Return how many blocks of ``threads`` threads and ``shared`` dynamic bytes are resident at once."""
@@ -357,13 +374,19 @@ class CupyDriver:
 
 
 def kernel_arguments(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return kernel arguments as CuPy takes them: addresses as 64-bit numbers; scalars and bytes unchanged."""
-    return tuple(
-        np.uint64(value.address if isinstance(value, MemoryHandle) else 0)
-        if value is None or isinstance(value, MemoryHandle)
-        else value
-        for value in values
-    )
+    """Return kernel arguments as CuPy takes them: addresses as 64-bit numbers, the bytes of a struct as one element.
+
+    Scalars are unchanged.
+    """
+    return tuple(map(_kernel_argument, values))
+
+
+def _kernel_argument(value: Any) -> Any:
+    if value is None or isinstance(value, MemoryHandle):
+        return np.uint64(0 if value is None else value.address)
+    if isinstance(value, np.ndarray):  # CuPy passes an array by value only if it has one element
+        return np.ascontiguousarray(value).view(f"V{value.nbytes}")
+    return value
 
 
 def max_shared_bytes(properties: Mapping[str, int]) -> int:
