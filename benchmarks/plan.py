@@ -133,6 +133,7 @@ def main() -> None:
     text = "\n".join(lines) + "\n"
     print(text)
     if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "plan.md").write_text(text)
 
 
