@@ -26,6 +26,7 @@ from windtunnel.core.results.run import TokenEstimate
 from windtunnel.engine.choice import run_on
 from windtunnel.engine.prepare import decoder_cache
 from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results.lost import TargetsLostError, Watch, watch_of
@@ -116,6 +117,27 @@ def test_users_are_served_faster_by_faster_devices_and_the_bound_holds_for_them(
     assert best.fleets[0].devices == {"h100-sxm-80gb": 1}, "the faster of two single devices produces more"
     assert best.lower_bound.objective is not None
     assert all(f.throughput_per_s_per_device <= best.lower_bound.objective for f in best.simulated)
+
+
+def test_the_objective_of_the_command_line_holds_for_searched_values_too() -> None:
+    searched = CHAT | {"plan": {"max": 1, "search": {"policy.batch.tokens": [512, 1024]}}}
+    with pytest.raises(InputError, match="the objective carbon needs the carbon intensity of the site"):
+        plan(scenario_from_data(searched), objective="carbon", workers=1)
+
+
+def test_a_bound_on_the_time_per_token_knows_that_a_step_may_give_several() -> None:
+    """With speculation a gap is a whole step, and the mean over the tokens of a request is less."""
+    models = {"chat": {"catalogue": "llama-3.1-8b", "speculation": {"draft": "ngram", "tokens": 3, "acceptance": 0.9}}}
+    demand = minimum_demand(prepare_run(scenario_from_data(CHAT | {"models": models}), KNOWN))
+    assert (demand.gap_s > 0).all()
+    assert demand.token_s == pytest.approx(demand.gap_s / 4)
+    alone = minimum_demand(prepare_run(scenario_from_data(CHAT), KNOWN))
+    assert (alone.token_s == alone.gap_s).all()
+
+
+def test_a_redrawn_run_is_as_slow_as_the_run_itself() -> None:
+    slow = prepare_run(scenario_from_data(CHAT), KNOWN).with_step_times({0: 2.0})
+    assert slow.redrawn(7).step_factors == {0: 2.0}
 
 
 def test_carbon_needs_an_intensity_and_orders_fleets_by_it() -> None:

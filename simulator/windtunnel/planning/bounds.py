@@ -288,7 +288,7 @@ class Bounds:
     def _gap_row(self, demand: Demand, target: Target, bins: _Bins, shares: np.ndarray) -> None:
         """Add a row that counts tokens (for TPOT requests) as late on a class whose gaps are too long."""
         total, _, largest = self._totals(bins, self.counted)
-        slow = demand.gap_s > target.limit
+        slow = (demand.gap_s if target.metric == "itl" else demand.token_s) > target.limit
         mine = self.judged & (demand.following > 0)
         if target.workload is not None:
             mine &= demand.workload == list(demand.workloads).index(target.workload)

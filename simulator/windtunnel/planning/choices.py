@@ -152,7 +152,8 @@ class Choices:
         for axis, n in shared:
             put_value(document, axis.path, *axis.values[n])
         alternatives = _expand(document, entries, self._names)
-        return Choice(check_scenario(document), values, alternatives, assignment)
+        # The plan may have an objective that the document does not state (`--objective`).
+        return Choice(check_scenario(document).changed(plan=self.scenario.plan), values, alternatives, assignment)
 
     def without(self, choice: Choice, number: int) -> Choice:
         """Return a choice without one of its alternatives."""

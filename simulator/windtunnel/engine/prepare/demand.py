@@ -63,6 +63,8 @@ class Demand:
         alone_first_s: The minimum time from the job's start to its first result (s); shape (c, n).
         energy_j: The minimum energy above idle (J); shape (c, n).
         gap_s: The minimum time between two tokens of the job, 0 if it generates none (s); shape (c, n).
+        token_s: The minimum of a job's mean time per token after the first (s): with speculative decoding a step may
+            give several; shape (c, n).
         idle_w: The idle power of one device (W); shape (c,).
         following: The number of tokens after the first; shape (n,).
         end_s: The time at which the run stops, or None if it drains.
@@ -89,6 +91,7 @@ class Demand:
     alone_first_s: FloatArray
     energy_j: FloatArray
     gap_s: FloatArray
+    token_s: FloatArray
     idle_w: FloatArray
     following: FloatArray
     end_s: float | None
@@ -141,6 +144,8 @@ class _Minimum:
     energy_j: FloatArray
     gap_s: float = 0.0
     note: str | None = None
+    most_tokens: int = 1
+    """The most tokens that one step gives a sequence."""
     first_j: FloatArray | None = None
     """The minimum energy above idle until the first result (J), if it is known apart."""
 
@@ -159,11 +164,15 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
     # A request that moves decodes on some class of the other demand.
     moves = decoding.eligible.any(axis=0)
     later_s = np.where(decoding.eligible, decoding.alone_s, np.inf).min(axis=0, initial=np.inf)
-    gap_s = np.where(decoding.eligible, decoding.gap_s, np.inf).min(axis=0, initial=np.inf)
+    gap_s, token_s = (
+        np.where(decoding.eligible, times, np.inf).min(axis=0, initial=np.inf)
+        for times in (decoding.gap_s, decoding.token_s)
+    )
     return replace(
         reading,
         alone_s=reading.alone_s + np.where(moves, later_s, 0.0),
         gap_s=np.where(moves, gap_s, reading.gap_s),
+        token_s=np.where(moves, token_s, reading.token_s),
         decoding=decoding,
     )
 
@@ -178,7 +187,7 @@ def _demand(prepared: PreparedRun, signatures: Sequence[tuple[int, ...]], phase:
     known = _known_jobs(prepared, closed)
     jobs, classes = len(known.arrival), len(prepared.classes)
     eligible = np.zeros((classes, jobs), dtype=bool)
-    alone, alone_first, energy, gap = (np.zeros((classes, jobs)) for _ in range(4))
+    alone, alone_first, energy, gap, token = (np.zeros((classes, jobs)) for _ in range(5))
     following = np.zeros(jobs)
     resources: list[Resource] = []
     notes: list[str] = []
@@ -210,6 +219,7 @@ def _demand(prepared: PreparedRun, signatures: Sequence[tuple[int, ...]], phase:
             alone_first[c.number, indices] = minimum.alone_first_s
             energy[c.number, indices] = np.where(able, minimum.energy_j * _POWER_SLACK, 0.0)
             gap[c.number, indices] = minimum.gap_s
+            token[c.number, indices] = minimum.gap_s / minimum.most_tokens
             if minimum.note is not None:
                 notes.append(minimum.note)
         for name, seconds in whole.items():
@@ -236,6 +246,7 @@ def _demand(prepared: PreparedRun, signatures: Sequence[tuple[int, ...]], phase:
         alone_first_s=alone_first,
         energy_j=energy,
         gap_s=gap,
+        token_s=token,
         idle_w=np.array([0.0 if c.number in unsure else c.idle_w for c in prepared.classes]),
         following=following,
         end_s=None if prepared.end is None else prepared.end / TICKS_PER_SECOND,
@@ -467,6 +478,7 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
         totals[3],
         gap if chunk else 0.0,
         first_j=totals[2],
+        most_tokens=queries,
     )
 
 
@@ -500,7 +512,9 @@ def _decoding(compiled: Compiled, ranks: np.ndarray, size: int, most: int) -> _M
         + least_decode[0, 1 : size + 1].min()
     )
     none = np.zeros_like(decoded)
-    return _Minimum({"device": totals[0]}, {"device": none}, np.ceil(steps) * gap, none, totals[1], gap)
+    return _Minimum(
+        {"device": totals[0]}, {"device": none}, np.ceil(steps) * gap, none, totals[1], gap, most_tokens=queries
+    )
 
 
 def _alone_first(costs: DecoderCosts, prompts: FloatArray, most: int, size: int) -> FloatArray:

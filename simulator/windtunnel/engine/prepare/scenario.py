@@ -378,7 +378,8 @@ def _redrawn(
 ) -> PreparedRun:
     """Return the run of ``original`` with another seed, with redrawn traces. No device of it may be real."""
     scenario = original.scenario.reseeded(seed)
-    return prepare(scenario, devices, policy, preference, streamed=original.streamed, original=original)
+    again = prepare(scenario, devices, policy, preference, streamed=original.streamed, original=original)
+    return again.with_step_times(original.step_factors) if original.step_factors else again
 
 
 def _budget(scenario: Scenario, classes: Sequence[FleetClass]) -> float | None:
