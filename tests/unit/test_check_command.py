@@ -193,6 +193,9 @@ def test_headers_that_are_not_found_are_taken_as_empty_and_named(check: Command)
     assert (code, "kernel.cu:1:9: unknown type name 'missing'" in err) == (2, True)
     wrong = "struct S { missing m; int n; };\n__global__ void k(int *a) { S s; s.n = 1; a[0] = s.n; }\n"
     assert check(wrong, "--grid", "1", "--block", "1")[0] == 2
+    for stated in ('#error "define BLOCK"\n', 'static_assert(BLOCK % 32 == 0, "a multiple of 32");\n'):
+        code, _, err = check("#define BLOCK 33\n" + stated + NEIGHBOUR, "--grid", "1", "--block", "64")
+        assert (code, "kernel.cu:2:" in err) == (2, True)
     assert check('#include "own.h"\n' + NEIGHBOUR, "--grid", "1", "--block", "64")[0] == 2
 
 

@@ -17,6 +17,8 @@ _OF_EITHER = ("FUNCTION_DECL", "FUNCTION_TEMPLATE", "VAR_DECL", "CXX_METHOD", "C
 _NAMES = ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "ENUM_DECL")
 _DEVICE = ("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR", "CUDACONSTANT_ATTR", "CUDASHARED_ATTR")
 _FUNCTIONS = ("FUNCTION_DECL", "FUNCTION_TEMPLATE")
+_STATED = re.compile(r"\s*(#\s*error|static_assert|_Static_assert)\b")
+"""What an author states to be an error of the whole file, for whichever side it is compiled."""
 _UNKNOWN = re.compile(
     r"undeclared identifier|no member named|no matching (?:member )?function|unknown type name|no type named"
     r"|no template named|reference to __(?:global|host)__"
@@ -78,7 +80,7 @@ def sort_errors(unit: Any, lines: int, launched: int) -> None:
                 continue  # an instance that the host names within a template of its own
             device = device or list(_of_device(unit))
             if not any(name == other and a <= where.line <= b for other, a, b in device) and (
-                _is_of_host(unit, name, where.line)
+                _is_of_host(unit, name, where.line) and not _STATED.match(unit.own_text(name, where.line))
             ):
                 unit.wrong.setdefault((name, where.line), str(found.spelling))
                 continue
