@@ -86,27 +86,7 @@ __WT_D__ clock_t clock() { return __wt_clock(); }
 __WT_D__ unsigned long long globaltimer() { return __wt_clock(); }
 /* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
 #ifndef __requires
-#define __requires(...)
-#define __global_requires(...)
-#define __ensures(...)
-#define __global_ensures(...)
-#define __invariant(...)
-#define __global_invariant(...)
-#define __candidate_invariant(...)
-#define __candidate_global_invariant(...)
-#define __function_wide_invariant(...)
-#define __function_wide_candidate_invariant(...)
-#define __barrier_invariant(...)
-#define __barrier_invariant_1(...)
-#define __barrier_invariant_2(...)
-#define __barrier_invariant_binary(...)
-#define __assume(...)
-#define __global_assume(...)
-#define __axiom(...)
-#define __reads_from(...)
-#define __reads_from_local(...)
-#define __writes_to(...)
-#define __non_temporal(...)
+#include "verifier_annotations.h"
 #endif
 #define __global_assert(e) assert(e)
 #define __assert(e) assert(e)

@@ -38,27 +38,7 @@ __WT_V(char) __WT_V(uchar) __WT_V(short) __WT_V(ushort) __WT_V(int) __WT_V(uint)
 __WT_V(half) __WT_V(float) __WT_V(double)
 /* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
 #ifndef __requires
-#define __requires(...)
-#define __global_requires(...)
-#define __ensures(...)
-#define __global_ensures(...)
-#define __invariant(...)
-#define __global_invariant(...)
-#define __candidate_invariant(...)
-#define __candidate_global_invariant(...)
-#define __function_wide_invariant(...)
-#define __function_wide_candidate_invariant(...)
-#define __barrier_invariant(...)
-#define __barrier_invariant_1(...)
-#define __barrier_invariant_2(...)
-#define __barrier_invariant_binary(...)
-#define __assume(...)
-#define __global_assume(...)
-#define __axiom(...)
-#define __reads_from(...)
-#define __reads_from_local(...)
-#define __writes_to(...)
-#define __non_temporal(...)
+#include "verifier_annotations.h"
 #endif
 #define __global_assert(e) assert(e)
 void __wt_assert_fail(__constant const char *text);
