@@ -98,7 +98,7 @@ def check(one: dict[str, Any]) -> None:
     assert set(one["model"]) == {"basis", "text", "fitted_rows", "provenance"}
     assert all(isinstance(source, str) for source in one["sources"])
     assert set(one["worst"][0]) == {
-        "columns", "measured_s", "modelled_s", "error", "bound", "inside", "source", "line",
+        "columns", "measured_s", "modelled_s", "error", "bound", "inside", "source", "line", "file",
     }  # fmt: skip
     assert (one["suspect"], one["unsupported"]) == ([], [])
 
@@ -118,7 +118,7 @@ def test_nothing_to_judge_by_is_no_pass(truth: Path) -> None:
     code, out, err = command("--against", truth, "--op", "vector_add", "--max-mape", 90)
     assert code == 1
     assert "vector_add on l4: every measurement is suspect" in err
-    assert "suspect measurement (line 2), excluded from all statistics: hot" in out
+    assert "suspect measurement (truth.csv:2), excluded from all statistics: hot" in out
 
 
 @pytest.mark.parametrize(

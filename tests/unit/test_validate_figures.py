@@ -107,7 +107,7 @@ def test_where_all_rows_are_suspect_there_are_no_figures() -> None:
 def test_rows_that_the_model_refuses_are_counted_apart_with_why() -> None:
     said = compared([row(10, 10.0), row(20, 1.0, "int8", line=9), row(30, 1.0, "int8")]).report()
     assert said.n == 1
-    assert said.unsupported == [UnsupportedPart(2, "ruler does not add int8", 9)]
+    assert said.unsupported == [UnsupportedPart(2, "ruler does not add int8", 9, lines=[9])]
 
 
 def test_a_model_that_refuses_every_row_is_an_error_with_the_place() -> None:
