@@ -82,6 +82,8 @@ def notes(results: Sequence[OperationResult]) -> Iterator[str]:
 
 def _result_notes(result: OperationResult) -> Iterator[str]:
     """Yield the largest errors, the errors of power, and the rows that were left out or are too large."""
+    if result.software:
+        yield software_line(result)
     far = [row for row in result.worst if not row.inside or abs(row.error) > _FAR]
     yield from (f"large error of time: {_error_line(row, result.op)}" for row in far[:_WORST])
     if result.power is not None:
@@ -108,6 +110,12 @@ def _error_line(row: ComparedRow, op: str) -> str:
 def row_line(row: ComparedRow | SuspectRow) -> str:
     """Return the file and the line that a row comes from, in parentheses."""
     return "" if row.line is None else f" ({row.file}:{row.line})" if row.file else f" (line {row.line})"
+
+
+def software_line(result: OperationResult) -> str:
+    """Return that the measured devices are software, whose times say nothing about the device of the model."""
+    names = f"{', '.join(result.software)} {'is' if len(result.software) == 1 else 'are'}"
+    return f"{names} software on this host's processor: its times tell nothing about a {result.device}"
 
 
 def power_line(power: PowerFigures) -> str:

@@ -35,6 +35,7 @@ from windtunnel.report.validation import (
     plain,
     power_line,
     row_line,
+    software_line,
     too_large_line,
     unsupported_line,
     verdict,
@@ -148,6 +149,7 @@ def _operation(result: OperationResult, at: int, index: int | None, charts: Sequ
         *map(unsupported_line, result.unsupported),
     ]
     remarks = [
+        *([software_line(result)] if result.software else []),
         *([] if result.power is None else [power_line(result.power)]),
         *([] if result.too_large is None else [too_large_line(result.too_large, result.op)]),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,10 @@ from windtunnel.validation.statistics import figures, noise_floor, relative_erro
 MOST_WORST = 10
 """The number of rows with the largest errors that are reported for each device and operation."""
 
+
+GROWS_FROM, SAME_TIME, TOO_SHORT = 64.0, 1.1, 2.0
+"""A row is suspect if another one of at most this part of its size, and no larger in any count, takes as long (within
+this factor), and the model predicts at least this multiple of its time, so that the time is not that of a launch."""
 
 MOST_LINES = 20
 """The number of lines that are listed of rows with one remark."""
@@ -225,7 +229,7 @@ def compare(measurements: Iterable[Measurement], model_of: Callable[[str, str], 
 
 def _compared(name: str, op_name: str, model: Pricing, measurements: Sequence[Measurement]) -> Comparison:
     op = PREDICTED.find(op_name)
-    suspects = tuple(row for row in measurements if row.suspect)
+    suspects = [row for row in measurements if row.suspect]
     trusted = [row for row in measurements if not row.suspect]
     kept: list[Measurement] = []
     parts: list[tuple[Cost, FloatArray, npt.NDArray[np.bool_]]] = []
@@ -236,8 +240,12 @@ def _compared(name: str, op_name: str, model: Pricing, measurements: Sequence[Me
         if cost is not None:
             priced = _rows(op, supported, rows.choices)
             size, unit = size_of(priced)
-            kept += supported
-            parts.append((cost, size, model.exceeds_memory(priced)))
+            flat = not_growing(supported, priced, size, cost.duration_s)
+            suspects += [replace(supported[i], suspect=why) for i, why in flat.items()]
+            grows = [i for i in range(len(supported)) if i not in flat]
+            kept += [supported[i] for i in grows]
+            some = Cost(*(getattr(cost, name)[grows] for name in Cost.COLUMNS))
+            parts.append((some, size[grows], model.exceeds_memory(priced)[grows]))
     if refused and not kept:
         error, first = next(iter(refused.values()))
         raise error.at(first[0].where)
@@ -260,9 +268,34 @@ def _compared(name: str, op_name: str, model: Pricing, measurements: Sequence[Me
         size_unit=unit,
         too_large=joined([large for _, _, large in parts], bool),
         provenance=Provenance(weakest),
-        suspects=suspects,
+        suspects=tuple(suspects),
         unsupported=tuple(UnsupportedRows(reason, tuple(of)) for reason, (_, of) in refused.items()),
     )
+
+
+def not_growing(members: Sequence[Measurement], rows: Rows, size: FloatArray, modelled_s: FloatArray) -> dict[int, str]:
+    """Return why rows of one operation with equal choices are suspect because their times do not grow with their size.
+
+    See ``GROWS_FROM``. Such a device has not done the work, or the time is that of something else. Where the time of a
+    small row is that of a launch, the model predicts no more for the larger one than was measured, or little.
+    """
+    measured_s = np.array([row.latency_s for row in members])
+    order = np.argsort(size, kind="stable")
+    longest_s = np.maximum.accumulate(measured_s[order])
+    below = np.searchsorted(size[order], size / GROWS_FROM, side="right")
+    before_s = np.where(below > 0, longest_s[np.maximum(below - 1, 0)], 0.0)
+    found = {}
+    for i in np.flatnonzero((modelled_s > TOO_SHORT * measured_s) & (measured_s <= SAME_TIME * before_s)).tolist():
+        smaller = order[: below[i]]
+        smaller = smaller[measured_s[i] <= SAME_TIME * measured_s[smaller]]
+        fits = [np.broadcast_to(of, rows.shape) for of in rows.numbers.values()]
+        smaller = smaller[np.all([of[smaller] <= of[i] for of in fits], axis=0)] if fits else smaller
+        if len(smaller):
+            other = members[int(smaller[-1])]
+            where = f"line {other.line}" if other.line is not None else f"{other.latency_s:.3g} s"
+            share = f"1/{size[i] / size[smaller[-1]]:,.0f}"
+            found[i] = f"its time does not grow with its size: {share} of the size ({where}) takes as long"
+    return found
 
 
 def _supported(

@@ -219,6 +219,8 @@ class OperationResult(_OfDevice, Figures):
     """None if no row has a measured power."""
     too_large: TooLarge | None = None
     """None if all rows fit into the memory of the device, or of the group."""
+    software: Sequence[str] = ()
+    """The measured devices that are programs on the host's processor, although the model is that of another device."""
 
 
 @dataclass(frozen=True)
