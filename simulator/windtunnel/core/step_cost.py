@@ -332,9 +332,6 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
     part, rows, factor, shape = asked.part, asked.rows, asked.part.times * asked.share, table.load.decode.shape
     # The engine's factor is on time and energy; the operands and the arithmetic stay.
     engine = asked.engine
-    # A copy of the attention without sequences waits for the others, awake.
-    awake_w = np.minimum(device.spin_power_w(0.0), np.maximum(cost.power_w - device.idle_power_w, 0.0))
-    rest_w = device.idle_power_w + awake_w
 
     def whole(values: FloatArray) -> FloatArray:
         filled = np.zeros(shape)
@@ -349,7 +346,7 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
         whole(engine * cost.duration_s),
         whole(engine * cost.duration_low_s),
         whole(engine * cost.duration_high_s),
-        whole(engine * cost.duration_s * (awake_w + asked.working * np.maximum(cost.power_w - rest_w, 0.0))),
+        whole(asked.working * engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
         whole(moved_bytes(rows)),
         whole(part.op.flops(rows.choices, rows.numbers)),
         bound,

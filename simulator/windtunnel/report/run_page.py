@@ -41,7 +41,7 @@ GLOSSARY = (
     ("Utilisation", "share of the rented time in which at least one engine of a device is busy"),
     (
         "Average and peak power",
-        "power of the whole fleet, including idle power; the peak is the highest sum of the average powers of operations",
+        "power of the whole fleet, including idle power; the peak is the highest sum of its operations' average powers",
     ),
     ("Device limit", "sum of the power limits of all devices"),
     ("Power budget", "power that the whole fleet must not exceed at any time; jobs wait for it"),
