@@ -126,20 +126,20 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
 # head by tokens and sequences, copy by the tokens of one copy of the attention (if there are several), prefill by
 # windows and points of context, decode by sequences and points; `kinds` of windows, whose tokens are at `windows`;
-# pipeline stages, the share of the layers of the largest one, and copies of the attention; awake_w: the power above
-# idle of all devices while they wait within a step; step_factor: how many times as long as modelled a step takes. Of
-# the serving engine: the largest step, in tokens and sequences; whether prompts are read in steps of their own
-# (alone), are not divided where they fit (undivided), and are admitted only with room for their outputs (whole); its
-# factors, the least seconds of a step with a prompt, and the host's of a step and of a sequence; the seconds that a
-# request spends outside of steps, and how many times of reading its prompt pass before its first token is delivered.
-# For speculative decoding: queries, the tokens of each decoding sequence in a step (1 without), and the host's seconds
-# of drafting. For adapters: slots; how many the host holds (0: all); the table `adapted` of seconds, then joules, by
-# adapters and tokens; the seconds of a copy into a slot and of a read. For autoscaling: the number of devices in
-# service that have a job, their device-ticks since the last decision, and the tick until which these are counted. For
-# gangs: idle, the number of available devices without a job. For designs: how many a device holds (0 if it never loads
-# any), and the ticks and the power above idle of a load. role: BOTH_ROLES, PREFILLS or DECODES. For KV caches that
-# move: the bytes of a token and of a sequence's state on all devices of a copy of the attention, the rates (B/s) at
-# which these devices send or receive inside a node and over the network, and the latencies (s).
+# pipeline stages, the share of the layers of the largest one, and copies of the attention; step_factor: how many times
+# as long as modelled a step takes. Of the serving engine: the largest step, in tokens and sequences; whether prompts
+# are read in steps of their own (alone), are not divided where they fit (undivided), and are admitted only with room
+# for their outputs (whole); its factors, the least seconds of a step with a prompt, and the host's of a step and of a
+# sequence; the seconds that a request spends outside of steps, and how many times of reading its prompt pass before its
+# first token is delivered. For speculative decoding: queries, the tokens of each decoding sequence in a step (1
+# without), and the host's seconds of drafting. For adapters: slots; how many the host holds (0: all); the table
+# `adapted` of seconds, then joules, by adapters and tokens; the seconds of a copy into a slot and of a read. For
+# autoscaling: the number of devices in service that have a job, their device-ticks since the last decision, and the
+# tick until which these are counted. For gangs: idle, the number of available devices without a job. For designs: how
+# many a device holds (0 if it never loads any), and the ticks and the power above idle of a load. role: BOTH_ROLES,
+# PREFILLS or DECODES. For KV caches that move: the bytes of a token and of a sequence's state on all devices of a copy
+# of the attention, the rates (B/s) at which these devices send or receive inside a node and over the network, and the
+# latencies (s). awake_w: the power above idle of all devices while they wait within a step.
 CLASS = _layout(
     "first count tree leaf kind asks capacity state columns linear copy head prefill decode kinds windows stages "
     "copies most_tokens most_sequences alone undivided whole queries slots host adapted "
