@@ -230,22 +230,16 @@ def compare(measurements: Iterable[Measurement], model_of: Callable[[str, str], 
 def _compared(name: str, op_name: str, model: Pricing, measurements: Sequence[Measurement]) -> Comparison:
     op = PREDICTED.find(op_name)
     suspects = [row for row in measurements if row.suspect]
-    trusted = [row for row in measurements if not row.suspect]
     kept: list[Measurement] = []
-    parts: list[tuple[Cost, FloatArray, npt.NDArray[np.bool_]]] = []
+    parts: list[_Part] = []
     refused: dict[str, tuple[InputError, list[Measurement]]] = {}
-    unit = "s"
-    for members, rows in _grouped(op, trusted):
+    for members, rows in _grouped(op, [row for row in measurements if not row.suspect]):
         supported, cost = _supported(model, members, rows, refused)
         if cost is not None:
-            priced = _rows(op, supported, rows.choices)
-            size, unit = size_of(priced)
-            flat = not_growing(supported, priced, size, cost.duration_s)
-            suspects += [replace(supported[i], suspect=why) for i, why in flat.items()]
-            grows = [i for i in range(len(supported)) if i not in flat]
-            kept += [supported[i] for i in grows]
-            some = Cost(*(getattr(cost, name)[grows] for name in Cost.COLUMNS))
-            parts.append((some, size[grows], model.exceeds_memory(priced)[grows]))
+            part, flat = _growing(model, supported, _rows(op, supported, rows.choices), cost)
+            kept += part.rows
+            parts.append(part)
+            suspects += flat
     if refused and not kept:
         error, first = next(iter(refused.values()))
         raise error.at(first[0].where)
@@ -253,24 +247,46 @@ def _compared(name: str, op_name: str, model: Pricing, measurements: Sequence[Me
     def joined(arrays: Sequence[npt.NDArray[Any]], empty: type = float) -> npt.NDArray[Any]:
         return np.concatenate(arrays) if arrays else np.zeros(0, dtype=empty)
 
-    weakest = max((int(cost.provenance.max()) for cost, _, _ in parts), default=int(Provenance.DATASHEET))
+    costs = [part.cost for part in parts]
+    weakest = max((int(cost.provenance.max()) for cost in costs), default=int(Provenance.DATASHEET))
     return Comparison(
         model=model,
         name=name,
         op=op_name,
         rows=tuple(kept),
-        modelled_s=joined([cost.duration_s for cost, _, _ in parts]),
-        modelled_w=joined([cost.power_w for cost, _, _ in parts]),
-        low_s=joined([cost.duration_low_s for cost, _, _ in parts]),
-        high_s=joined([cost.duration_high_s for cost, _, _ in parts]),
-        bound=joined([cost.bound for cost, _, _ in parts], str),
-        size=joined([size for _, size, _ in parts]),
-        size_unit=unit,
-        too_large=joined([large for _, _, large in parts], bool),
+        modelled_s=joined([cost.duration_s for cost in costs]),
+        modelled_w=joined([cost.power_w for cost in costs]),
+        low_s=joined([cost.duration_low_s for cost in costs]),
+        high_s=joined([cost.duration_high_s for cost in costs]),
+        bound=joined([cost.bound for cost in costs], str),
+        size=joined([part.size for part in parts]),
+        size_unit=parts[-1].unit if parts else "s",
+        too_large=joined([part.too_large for part in parts], bool),
         provenance=Provenance(weakest),
         suspects=tuple(suspects),
         unsupported=tuple(UnsupportedRows(reason, tuple(of)) for reason, (_, of) in refused.items()),
     )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows that agree in every choice, with their cost, their sizes in ``unit``, and which exceed the memory."""
+
+    rows: Sequence[Measurement]
+    cost: Cost
+    size: FloatArray
+    unit: str
+    too_large: npt.NDArray[np.bool_]
+
+
+def _growing(model: Pricing, members: Sequence[Measurement], rows: Rows, cost: Cost) -> tuple[_Part, list[Measurement]]:
+    """Return the rows whose times grow with their sizes, and the others as suspect rows."""
+    size, unit = size_of(rows)
+    why = not_growing(members, rows, size, cost.duration_s)
+    grows = [i for i in range(len(members)) if i not in why]
+    some = Cost(*(getattr(cost, name)[grows] for name in Cost.COLUMNS))
+    part = _Part([members[i] for i in grows], some, size[grows], unit, model.exceeds_memory(rows)[grows])
+    return part, [replace(members[i], suspect=reason) for i, reason in why.items()]
 
 
 def not_growing(members: Sequence[Measurement], rows: Rows, size: FloatArray, modelled_s: FloatArray) -> dict[int, str]:
