@@ -496,6 +496,8 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     assert "are within a factor of 1.5 (assumed: its power was not measured)" in report.uncertainty(found)
     assert "so power is known" not in report.uncertainty(found)
     assert "so power is known to such a factor" in report.uncertainty(replace(found, objective="power"))
+    assert "power error" in dict(report.bounds(replace(found, objective="power")))
+    assert "power error" not in dict(report.bounds(found))
     assert run.power_error and {error.factor for error in run.power_error} == {1.5}
     beyond = replace(ttft, limit=0.9 * ttft.high)
     missed = replace(found, explanation=replace(found.explanation, model_intervals=[beyond, tpot]))

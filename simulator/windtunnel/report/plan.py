@@ -496,6 +496,8 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     errors = _model_errors(plan.entries)
     if errors:
         rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
+    if plan.fleets and plan.objective in ("power", "carbon") and (powers := _power_errors(plan)):
+        rows.append(("power error", "; ".join(powers)))
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     if bound.autoscaler_usd_per_h:
