@@ -493,11 +493,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
                 "covers the random variation of arrivals and work; lines below vary the error of the device models",
             ),
         )
-    errors = _model_errors(plan.entries)
-    if errors:
-        rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
-    if plan.fleets and plan.objective in ("power", "carbon") and (powers := _power_errors(plan)):
-        rows.append(("power error", "; ".join(powers)))
+    rows += _error_rows(plan)
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     if bound.autoscaler_usd_per_h:
@@ -530,6 +526,16 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
                 f"knee between {curve.knee:.0%} and {after_knee(curve):.0%} load, the loads between which it turns up"
             )
         rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
+    return rows
+
+
+def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:
+    """Return the error of the models of times and, where power decides, that of power."""
+    rows = []
+    if errors := _model_errors(plan.entries):
+        rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
+    if plan.fleets and plan.objective in ("power", "carbon") and (powers := _power_errors(plan)):
+        rows.append(("power error", "; ".join(powers)))
     return rows
 
 
