@@ -163,6 +163,12 @@ def describe_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Non
     forget()
 
 
+@pytest.fixture
+def stated_host(describe_host: Callable[..., None]) -> None:
+    """The model of the host is that of two stated cores."""
+    describe_host()
+
+
 def queue_scenario(**changes: Any) -> dict[str, Any]:
     """An M/M/2 at load 0.8; top-level keys can be replaced."""
     data: dict[str, Any] = {
