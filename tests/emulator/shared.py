@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,3 +30,9 @@ def zeros(accelerator: Accelerator, *sizes: int) -> list[Any]:
 
 def with_x(accelerator: Accelerator) -> tuple[Any, Any]:
     return accelerator.to_device(np.arange(32, dtype=np.int32)), accelerator.to_device(np.zeros(64, np.int32))
+
+
+def lines_of(program: Callable[..., Any]) -> tuple[int, ...]:
+    """Numbers of the lines that are marked."""
+    source, first = inspect.getsourcelines(program)
+    return tuple(first + i for i, line in enumerate(source) if "# HERE" in line)

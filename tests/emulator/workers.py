@@ -9,14 +9,9 @@ import numpy as np
 
 import windtunnel
 from windtunnel.runtime.accelerator import Accelerator
-from windtunnel.runtime.worker import (
-    AcceleratedWorker,
-    Envelope,
-)
+from windtunnel.runtime.worker import AcceleratedWorker, Envelope
 
 KNOWN = windtunnel.catalogue()
-
-
 US = 1e-6
 
 
