@@ -18,6 +18,7 @@ from tests.corpus import registry
 from tests.corpus.planted_orders import ORDERED, Ordered
 from tests.corpus.synchronised import CASES
 from tests.emulator.shared import KNOWN, device, zeros
+from tests.emulator.traced import traced
 
 import windtunnel
 from windtunnel import atomic, blockDim, blockIdx, errors, grid, i32, threadIdx
@@ -224,18 +225,6 @@ def test_right_synchronised_kernels_are_right_in_any_order() -> None:
     check_all(CASES, run_in_six_orders, lambda case: case.name)
 
 
-def traced(seed: int) -> str:
-    accelerator = device(seed)
-    case = next(case for case in CASES if case.name == "chained_scan")
-    arguments = case.arguments()
-    given = [
-        accelerator.empty(v.shape, v.dtype) if isinstance(v, registry.Empty) else accelerator.to_device(v)
-        for v in arguments.values()
-    ]
-    accelerator.launch(case.kernel, case.grid, case.block, *given)
-    return accelerator.trace_hash
-
-
 def test_a_seed_gives_one_trace_a_hundred_times_and_seeds_differ() -> None:
     first = ORDERED[2]
     hashes = set()
@@ -249,7 +238,7 @@ def test_a_seed_gives_one_trace_a_hundred_times_and_seeds_differ() -> None:
 
 def test_a_seed_gives_one_trace_in_every_process_beside_others() -> None:
     """Under load: several processes at once, each with its own hash seed, and this one."""
-    text = "from tests.emulator.test_threads import traced; print(traced(7))"
+    text = "from tests.emulator.traced import traced; print(traced(7))"
     running = [
         subprocess.Popen(
             [sys.executable, "-c", text],
