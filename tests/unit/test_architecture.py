@@ -98,9 +98,6 @@ DRIVERS = {"cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda
 LONG_TESTS = {
     "corpus/numba_cuda/language.py": "recorded results name its programs by this module",
     "unit/test_check_command.py": "to be split by what a check prints and by what it reads",
-    "unit/test_deployment.py": "to be split into arguments and what is written",
-    "unit/test_faults.py": "to be split by what is struck and by what is refused",
-    "unit/test_gpu_model.py": "to be split by operation",
     "unit/test_plan.py": "to be split by the answer and by how fleets are judged",
 }
 
