@@ -19,7 +19,6 @@ from windtunnel.language.types import I64
 from windtunnel.runtime.kernels import Kernel
 
 PROGRAMS = Path(__file__).with_name("numba_language.py")
-FILES = [PROGRAMS, PROGRAMS.with_name("numba_arrays.py"), PROGRAMS.with_name("numba_libdevice.py")]
 
 
 def test_shapes_views_reductions_recursion_text_and_bfloat16_compute_what_numpy_does() -> None:
@@ -27,7 +26,8 @@ def test_shapes_views_reductions_recursion_text_and_bfloat16_compute_what_numpy_
         [sys.executable, "-m", "windtunnel", "emulate", str(PROGRAMS)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    count = sum(path.read_text().count("def program_") for path in FILES)
+    files = [PROGRAMS, PROGRAMS.with_name("numba_arrays.py"), PROGRAMS.with_name("numba_libdevice.py")]
+    count = sum(path.read_text().count("def program_") for path in files)
     assert done.stdout.splitlines() == ["done (1, (2.500000, True)) (0, 0, 0)"] * count
 
 
