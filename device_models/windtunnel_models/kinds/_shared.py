@@ -24,8 +24,8 @@ COMMON = (
             1.5,
             1.2,
             2.0,
-            "power was measured on one device alone, whose shares of the power limit others take; the ranges of idle "
-            "power and of those shares give about this factor",
+            "power was measured on one device alone, whose shares of the power limit others take; the factor of 1.31 "
+            "of that device, and 1.26 to 1.35 from ranges of idle power and of shares, together give 1.43 to 1.5",
         ),
     ),
     Parameter("price_usd_per_h", "USD/h", "rent of one device; SI value in dollars per second"),
