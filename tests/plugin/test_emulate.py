@@ -48,6 +48,54 @@ def test_a_program_keeps_its_output_its_arguments_and_its_status(tmp_path: Path)
     assert warned == [f"{program}:12"] * 2, done.stderr  # of the grid, and of the host's array
 
 
+FORKS = """
+import os
+
+
+def in_a_fork(call):
+    child = os.fork()
+    if child == 0:
+        try:
+            call()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def refused():
+    for call in (array.copy_to_host, cuda.synchronize, lambda: cuda.device_array(3), lambda: double[1, 4](array)):
+        try:
+            call()
+        except cuda.cudadrv.error.CudaDriverError as error:
+            assert str(error) == "CUDA initialized before forking"
+        else:
+            os._exit(7)
+
+
+if __name__ == "__main__":
+    print(in_a_fork(lambda: double[1, 4](np.ones(4))), in_a_fork(lambda: double[1, 5](np.ones(4))))
+    array = cuda.to_device(np.ones(4))
+    print(in_a_fork(refused), in_a_fork(lambda: None), sys.argv[1:], __spec__.name, flush=True)
+    try:
+        double[1, 6](array)
+    finally:
+        os._exit(0)
+"""
+
+
+def test_forks_that_use_cuda_first_are_emulated_and_leaving_at_once_hides_no_finding(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__main__.py").write_text(KERNEL + FORKS)
+    done = emulate("-m", "package", "-x", cwd=tmp_path, expect=1)
+    assert done.stdout.splitlines() == ["0 1", "0 0 ['-x'] package.__main__"]
+    said = [line.partition(" is out of bounds")[0] for line in done.stderr.splitlines() if "OutOfBounds" in line]
+    found = "OutOfBounds: double on h100-sxm-80gb: index"
+    wanted = [f"windtunnel: {found} 4", f"windtunnel: {found} 4", f"windtunnel: in a child process: {found} 4"]
+    assert said == wanted, done.stderr
+    assert "there is no module 'absent.part'" in emulate("-m", "absent.part", cwd=tmp_path, expect=2).stderr
+
+
 @pytest.mark.parametrize(
     ("ending", "status", "said"),
     [
