@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 
-def emulate(
-    script: Path | str, arguments: Sequence[str], device: str, *, strict: bool, is_module: bool = False
-) -> int:
+def emulate(script: Path | str, arguments: Sequence[str], device: str, *, strict: bool, is_module: bool = False) -> int:
     """Run a program, a file or a module, and return its exit status; 1 if a finding was reported."""
     from windtunnel.emulate.script import run_script
 

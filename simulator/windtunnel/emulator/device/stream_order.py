@@ -347,7 +347,6 @@ class StreamOrder:
             lines=_lines(file, access.where, *([viewed_at] if viewed_at is not None else [])),
         )
 
-
     def _read_early(self, buffer: TrackedBuffer, access: StreamAccess) -> MissingSync:
         file, line = caller()
         stream = access.stream.name
