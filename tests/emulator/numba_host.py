@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numba import cuda, vectorize
+from numba.core.errors import TypingError
 
 from windtunnel.core.errors import Finding
 from windtunnel.emulate import session
@@ -226,6 +227,46 @@ def program_arguments_without_a_form_are_refused_as_by_numba() -> None:
             assert len(error.args) == 2 and str(error.args[0])
         else:
             raise AssertionError(argument)
+
+
+def program_errors_of_types_have_words_that_tests_for_numba_look_for() -> None:
+    def of_size(a):
+        cuda.shared.array(a.size, np.float32)
+
+    def of_sizes(a):
+        cuda.local.array((2, a[0]), np.int16)
+
+    def of_objects(a):
+        held = cuda.local.array(2, np.dtype("O"))  # noqa: F841
+
+    def unaligned(a):
+        cuda.local.array(2, np.int8, 3.0)
+
+    none = "No implementation of function Function(<function "
+    for function, *words in (
+        (of_size, f"{none}shared.array", ">>> array(shape=int64, dtype=class(float32))"),
+        (of_sizes, f"{none}local.array", ">>> array(shape=Tuple(Literal[int](2), int32), dtype=class(int16))"),
+        (of_objects, "Cannot infer the type of variable 'held'"),
+        (unaligned, "RequireLiteralValue: alignment must be a constant integer"),
+    ):
+        try:
+            cuda.jit("void(int32[:])")(function)
+        except TypingError as error:
+            assert all(word in str(error) for word in words), error
+        else:
+            raise AssertionError(function.__name__)
+
+    @cuda.jit
+    def uneven(a):
+        held = cuda.local.array(2, np.dtype("i1"), alignment=12)
+        a[0] = held.size
+
+    try:
+        uneven[1, 1](np.zeros(1))
+    except ValueError as error:
+        assert str(error) == "Alignment must be a power of 2"
+    else:
+        raise AssertionError("an alignment of 12 bytes")
 
 
 if __name__ == "__main__":

@@ -115,6 +115,8 @@ class CallReader(BrainReader):
         )
         if kind is not None:
             return self._conversion(node, function, kind, given)
+        if function is np.dtype and len(given) == 1 and isinstance(given[0], Const):
+            return Const(np.dtype(given[0].value))
         if function in _OPERATOR_FUNCTIONS if _hashable(function) else False:
             return self.binary(node, _OPERATOR_FUNCTIONS[function], *given)
         if _hashable(function) and function in _OPERATOR_UNARY:
