@@ -275,12 +275,14 @@ def test_hiding_child_process():
 def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path) -> None:
     (tmp_path / "test_kernels.py").write_text(TESTS)
     page = (EXAMPLES.parents[1] / "testing.md").read_text()
-    (tmp_path / "test_memory.py").write_text(page.partition("```python test_memory.py\n")[2].partition("```")[0])
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp", "--emulate", "numba"]
+    for kind, name in (("python", "test_memory.py"), ("python", "test_bounds.py"), ("toml", "pyproject.toml")):
+        (tmp_path / name).write_text(page.partition(f"```{kind} {name}\n")[2].partition("```")[0])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert re.search(r"^4 failed, 14 passed, 1 xfailed.* 4 errors", done.stdout, re.M), done.stdout
+    assert re.search(r"^4 failed, 15 passed, 1 xfailed.* 4 errors", done.stdout, re.M), done.stdout
     assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
     assert "windtunnel/emulator" not in done.stdout
+    assert "NumbaPerformanceWarning" not in done.stdout.partition("warnings summary")[2]
     assert "does not take 'launchs'" in done.stdout and "did you mean 'launches'?" in done.stdout
     for name in ("test_orders[h100-sxm-80gb-schedule1]", "test_fixture[h100-sxm-80gb]", "test_accepted_finding"):
         assert f"PASSED test_kernels.py::{name}" in done.stdout
@@ -296,7 +298,7 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "test_numbers[h100-sxm-80gb-schedule2]" in listed.stdout
-    wrong = subprocess.run([*command[:-1], "numbba"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    wrong = subprocess.run([*command, "--emulate", "numbba"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert wrong.returncode == 4 and "did you mean 'numba'?" in wrong.stderr
 
 
