@@ -137,34 +137,38 @@ def flagged(a):
 
 
 def program_the_host_reads_mapped_memory_before_it_has_waited() -> None:
-    stream, event = cuda.stream(), cuda.event()
     for make in (cuda.mapped_array, cuda.managed_array):
         a = make(8)
         a[:] = 0
-        reads: tuple[Callable[[], Any], ...] = (
-            lambda: a[0], lambda: a[-5], lambda: a.sum(), lambda: a[1:3] + 1, lambda: a.tolist(), lambda: a.copy(),
-            lambda: list(a), lambda: (a == 0).all(), lambda: np.sqrt(a), lambda: float(a[3]),
-        )  # fmt: skip
-        for number, read in enumerate(reads):
-            first_half[1, 8](a)
-            said = found(read)
-            assert said.startswith("MissingSync: ") and "the host reads the 64 bytes" in said, (number, said)
-            assert f"{__file__.rpartition('/')[2]}:" in said and "kernel 'first_half'" in said
-            cuda.synchronize()
-            assert found(read) == ""
-        for harmless in (lambda: a[4], lambda: a[4:].sum(), lambda: a[:2].shape, lambda: a.nbytes, lambda: a.T):
-            first_half[1, 8](a)
-            assert found(harmless) == ""
-        for wait in (
-            stream.synchronize, lambda: (event.record(stream), event.synchronize()),
-            lambda: (event.record(stream), event.query()), lambda: cuda.to_device(a[4:]).copy_to_host(),
-        ):  # fmt: skip
-            first_half[1, 8, stream](a)
-            wait()
-            assert found(lambda: a[0]) == ""
-        flagged[1, 1](a)  # the host polls such a flag
-        assert found(lambda: a[0] + a[1]) == ""
+        reads_are_observed(a)
+
+
+def reads_are_observed(a: Any) -> None:
+    stream, event = cuda.stream(), cuda.event()
+    reads: tuple[Callable[[], Any], ...] = (
+        lambda: a[0], lambda: a[-5], lambda: a.sum(), lambda: a[1:3] + 1, lambda: a.tolist(), lambda: a.copy(),
+        lambda: list(a), lambda: (a == 0).all(), lambda: np.sqrt(a), lambda: float(a[3]),
+    )  # fmt: skip
+    for number, read in enumerate(reads):
+        first_half[1, 8](a)
+        said = found(read)
+        assert said.startswith("MissingSync: ") and "the host reads the 64 bytes" in said, (number, said)
+        assert f"{__file__.rpartition('/')[2]}:" in said and "kernel 'first_half'" in said
         cuda.synchronize()
+        assert found(read) == ""
+    for harmless in (lambda: a[4], lambda: a[4:].sum(), lambda: a[:2].shape, lambda: a.nbytes, lambda: a.T):
+        first_half[1, 8](a)
+        assert found(harmless) == ""
+    for wait in (
+        stream.synchronize, lambda: (event.record(stream), event.synchronize()),
+        lambda: (event.record(stream), event.query()), lambda: cuda.to_device(a[4:]).copy_to_host(),
+    ):  # fmt: skip
+        first_half[1, 8, stream](a)
+        wait()
+        assert found(lambda: a[0]) == ""
+    flagged[1, 1](a)  # the host polls such a flag
+    assert found(lambda: a[0] + a[1]) == ""
+    cuda.synchronize()
 
 
 def program_parts_and_results_of_mapped_arrays_have_memory_of_their_own() -> None:

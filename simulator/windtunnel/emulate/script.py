@@ -39,7 +39,7 @@ def run_script(
     before = session.begin(emulated)
     argv, path, leave = sys.argv, list(sys.path), os._exit
     sys.argv, sys.path[0:0] = [str(script), *arguments], [folder]
-    os._exit = _reporting(emulated, leave)
+    os._exit = _reporting(emulated, leave)  # type: ignore[assignment]  # its parameter has no name
     status, shown = 0, None
     try:
         if is_module:

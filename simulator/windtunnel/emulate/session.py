@@ -24,6 +24,10 @@ forked: Callable[[], Exception] = _forked
 """What makes the error for a process that was forked after a device was opened. A front end has an error of its own."""
 
 
+def _refusal() -> Exception:
+    return forked()
+
+
 @dataclass
 class Session:
     """The devices of a program: ``count`` emulated devices of one kind, which are opened on first use.
@@ -69,7 +73,7 @@ class Session:
 
     @property
     def strict(self) -> bool:
-        """Whether what is no finding otherwise is one now: unordered writes of an equal value, and indices of slices."""
+        """Whether more is a finding: unordered writes of an equal value, and indices beyond a slice."""
         opened: Any = self._opened.get(0)
         return bool(self.options.get("strict")) if opened is None else bool(opened.context.kernels.strict)
 
@@ -85,7 +89,7 @@ class Session:
         for opened in self._opened.values():
             opened.findings.clear()
             if self._process:
-                opened.injector.refuse(lambda: forked())
+                opened.injector.refuse(_refusal)
 
     @property
     def findings(self) -> list[Finding]:
@@ -107,7 +111,13 @@ class Session:
 
 current = Session()
 """The session of this program."""
-os.register_at_fork(after_in_child=lambda: current.forget_parent())
+
+
+def _begin_fork() -> None:
+    current.forget_parent()
+
+
+os.register_at_fork(after_in_child=_begin_fork)
 
 
 def begin(session: Session) -> Session:

@@ -474,9 +474,8 @@ class MappedNDArray(np.ndarray):
     def _read(self) -> np.ndarray:
         """Return it as a plain array, to be read. Raises MissingSync if a kernel that writes it has not ended."""
         plain = self.view(np.ndarray)
-        if self._memory is not None and self._memory[0].buffer is not None and plain.size:
-            allocation = self._memory[0]
-            allocation.accelerator.context.host_reads(allocation.buffer.memory, plain)
+        if self._memory is not None and plain.size:
+            self._memory[0].host_reads(plain)
         return plain
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
@@ -498,7 +497,8 @@ class MappedNDArray(np.ndarray):
         return super().__getitem__(index)
 
     def _part(self, index: Any) -> MappedNDArray:
-        return super().__getitem__(index)
+        part: MappedNDArray = super().__getitem__(index)
+        return part
 
 
 def _reading(name: str) -> Any:
