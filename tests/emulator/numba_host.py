@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import cuda, vectorize
+from numba import carray, cuda, farray, types, vectorize
 from numba.core.errors import TypingError
 
 from windtunnel.core.errors import Finding
@@ -231,6 +231,30 @@ def program_arguments_without_a_form_are_refused_as_by_numba() -> None:
             assert len(error.args) == 2 and str(error.args[0])
         else:
             raise AssertionError(argument)
+
+
+def program_pointers_are_arrays_of_the_memory_from_an_address_on() -> None:
+    @cuda.jit(types.void(types.CPointer(types.float32), types.int64, types.float32[:, :]))
+    def kernel(pointer, n, got):
+        rows, columns = carray(pointer, (n, 3)), farray(pointer, (n, 3), dtype=np.float32)
+        for i in range(n):
+            for j in range(3):
+                got[i, j] = rows[i, j] + 100 * columns[i, j]
+        carray(pointer, 4)[3] = pointer[1]
+
+    a, got = cuda.to_device(np.arange(8, dtype=np.float32)), np.zeros((2, 3), np.float32)
+    kernel[1, 1](a[1:].device_ctypes_pointer.value, 2, got)
+    wanted = np.arange(1, 7)
+    assert (got == wanted.reshape(2, 3) + 100 * wanted.reshape(3, 2).T).all()
+    assert a.copy_to_host().tolist() == [0, 1, 2, 3, 2, 5, 6, 7]
+    said = found(lambda: kernel[1, 1](a.device_ctypes_pointer.value, 3, np.zeros((3, 3), np.float32)))
+    assert "index 8 is out of bounds for 'pointer' of 8 elements" in said
+    try:
+        kernel[1, 1](12345, 2, got)
+    except cuda.cudadrv.driver.CudaAPIError as error:
+        assert "0x3039" in str(error)
+    else:
+        raise AssertionError("an address outside of all memory")
 
 
 def program_errors_of_types_have_words_that_tests_for_numba_look_for() -> None:

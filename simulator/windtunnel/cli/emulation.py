@@ -13,7 +13,11 @@ import click
 @click.option(
     "--device", default="h100-sxm-80gb", show_default=True, metavar="SKU", help="The emulated device: SKU or SKU@API."
 )
-@click.option("--strict", is_flag=True, help="Also report unordered writes of one equal value, and indices beyond a slice inside of its array.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Also report unordered writes of one equal value, and indices beyond a slice inside of its array.",
+)
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, which is run as by `python -m`.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

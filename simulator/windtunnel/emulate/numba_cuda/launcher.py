@@ -20,7 +20,7 @@ from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
-from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array, memory_from
 from windtunnel.emulate.numba_cuda.types import nb, numba_number, type_of
 from windtunnel.language import ir
 from windtunnel.language.numba.declarations import CHARACTERS
@@ -196,6 +196,8 @@ class Launch:
                 value = getattr(value, "value", value) if isinstance(value, Enum) else value
                 return [part for item, one in zip(items, value, strict=True) for part in self.flattened(item, one)]
             case ArrayArgument():
+                if isinstance(value, (int, np.integer)):
+                    value = memory_from(int(value), argument.dtype)
                 return self._array(argument, value)
 
     def _array(self, argument: ArrayArgument, value: DeviceNDArray) -> list[Any]:

@@ -549,6 +549,15 @@ def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: boo
     return made
 
 
+def memory_from(address: int, dtype: np.dtype[Any]) -> DeviceNDArray:
+    """Return the memory of an allocation from an address on, for a pointer. Raises CudaAPIError if there is none."""
+    found = allocation_at(address)
+    if found is None:
+        raise CudaAPIError(1, f"the address {address:#x} of a pointer is not memory of an emulated device")
+    offset = address - found.address
+    return DeviceNDArray(((found.size - offset) // dtype.itemsize,), dtype=dtype, gpu_data=found, offset=offset)
+
+
 def synchronises() -> bool:
     """Return whether Numba waits for the stream of an array interface."""
     from numba.core import config
