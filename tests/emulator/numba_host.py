@@ -186,6 +186,19 @@ def program_parts_and_results_of_mapped_arrays_have_memory_of_their_own() -> Non
         assert type(a) is cuda.cudadrv.devicearray.MappedNDArray and a.copy_to_host()[1, 3] == 8
 
 
+def program_ravel_keeps_the_order_of_memory() -> None:
+    for order in "CF":
+        array = cuda.to_device(np.asarray(np.arange(6).reshape(2, 3), order=order))
+        for asked in (order, "A"):
+            assert array.ravel(order=asked).copy_to_host().tolist() == np.arange(6).reshape(2, 3).ravel(order).tolist()
+    try:
+        array.ravel(order="K")
+    except ValueError as error:
+        assert str(error) == "order not C|F|A"
+    else:
+        raise AssertionError("the order K")
+
+
 @vectorize(["int64(int64, int64)"], target="cuda")
 def add(a, b):
     return a + b

@@ -343,7 +343,9 @@ class DeviceNDArray(DeviceArray):
     def ravel(self, order: str = "C", stream: Any = 0) -> DeviceNDArray:
         """Return a view of one dimension."""
         del stream
-        if (order == "C" and self.is_c_contiguous()) or (order == "F" and self.is_f_contiguous()):
+        if order not in tuple("CFA"):
+            raise ValueError("order not C|F|A")
+        if (order in "CA" and self.is_c_contiguous()) or (order in "FA" and self.is_f_contiguous()):
             return self._view((self.size,), (self.dtype.itemsize,), self.offset)
         raise NotImplementedError("ravel would require copy")
 
