@@ -182,6 +182,8 @@ def program_parts_and_results_of_mapped_arrays_have_memory_of_their_own() -> Non
         cuda.synchronize()
         assert a.tolist() == [[1, 1, 2, 3], [5, 6, 6, 7]] and doubled[0].tolist() == [1, 3, 4, 6]
         assert cuda.is_cuda_array(a[1]) and not cuda.is_cuda_array(doubled) and not cuda.is_cuda_array(a.copy())
+        stream = cuda.stream()
+        assert make(2, stream=stream)[1:].__cuda_array_interface__["stream"] == int(stream)
         a += 1
         assert type(a) is cuda.cudadrv.devicearray.MappedNDArray and a.copy_to_host()[1, 3] == 8
 

@@ -99,7 +99,7 @@ def _host(shape: Any, dtype: Any, strides: Any, order: str, kind: Any, stream: A
     side.allocation.mark_written()
     data = side.allocation.bytes()
     array = np.ndarray(side.shape, side.dtype, data, 0, side.strides).view(MappedNDArray)
-    return array.on_device(side.allocation)
+    return array.on_device(side.allocation, stream)
 
 
 def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C") -> np.ndarray:

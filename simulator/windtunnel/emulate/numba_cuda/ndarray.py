@@ -437,19 +437,19 @@ class MappedNDArray(np.ndarray):
     methods are seen: `np.asarray` gives an array whose reads are not.
     """
 
-    _memory: tuple[Allocation, int] | None = None
-    """Its memory on the device, and the address of that memory on the host; None for an array of the host alone."""
+    _memory: tuple[Allocation, int, Any] | None = None
+    """Its memory on the device, that memory's address on the host, and its stream; None for an array of the host."""
 
     def __array_finalize__(self, other: Any) -> None:
         memory = getattr(other, "_memory", None)
         if memory is not None:
-            allocation, start = memory
+            allocation, start, _ = memory
             at = self.__array_interface__["data"][0]
             self._memory = memory if start <= at and at + self.nbytes <= start + allocation.size else None
 
-    def on_device(self, allocation: Allocation) -> MappedNDArray:
-        """Note whose memory it has, and return it."""
-        self._memory = allocation, self.__array_interface__["data"][0]
+    def on_device(self, allocation: Allocation, stream: Any) -> MappedNDArray:
+        """Note whose memory it has, and its default stream, and return it."""
+        self._memory = allocation, self.__array_interface__["data"][0], stream
         return self
 
     @property
@@ -457,9 +457,9 @@ class MappedNDArray(np.ndarray):
         """The array of the device that has the same memory."""
         if self._memory is None:
             raise AttributeError("the array has no memory of a device")
-        allocation, start = self._memory
+        allocation, start, stream = self._memory
         offset = self.__array_interface__["data"][0] - start
-        return DeviceNDArray(self.shape, self.strides, self.dtype, 0, allocation, offset=offset)
+        return DeviceNDArray(self.shape, self.strides, self.dtype, stream, allocation, offset=offset)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
