@@ -106,6 +106,39 @@ def test_the_objective_throughput_counts_devices_and_its_bound_is_from_above() -
     assert "tokens/s per device" in report.text(best) and "can be higher" in report.text(best)
 
 
+def test_what_is_maximised_has_an_upper_bound_and_is_never_called_cheaper() -> None:
+    """Text and page use the words of each objective; those on the rent stay with the rent."""
+    server = {"device": "server", "price": "1 USD/h", "power": {"idle": "60 W", "max": "300 W"}}
+    calls = {
+        "name": "calls",
+        "arrivals": {"process": "poisson", "rate": "300 /s"},
+        "ops": [{"service": {"distribution": "exponential", "mean": "8 ms"}}],
+    }
+    data = {
+        "schema": 1, "name": "four", "seed": 1, "fleet": [server], "workload": [calls], "policy": "fifo",
+        "site": {"carbon": "300 g/kWh"}, "stop": {"jobs": 3000}, "targets": ["latency p95 <= 40 ms"],
+        "plan": {"max": 5, "loads": []},
+    }  # fmt: skip
+    said = {
+        "cost": ("least cost", "lower bound", "costs less than", "cheaper"),
+        "power": ("least power", "lower bound", "draws less power than", "lower-power"),
+        "carbon": ("least carbon", "lower bound", "emits less carbon than", "lower-carbon"),
+        "throughput": ("most throughput per device", "upper bound", "has a higher throughput per device than", "more productive"),
+    }  # fmt: skip
+    for objective, (sought, bound, beats, better) in said.items():
+        with search_alone():
+            best = plan(scenario_from_data(data), workers=1, catalogue=KNOWN, objective=objective)  # type: ignore[arg-type]
+        text, page = " ".join(report.text(best).split()), plan_page.render(best)
+        assert f"objective: {sought}" in page and "minimum " + objective not in page
+        assert re.search(rf"{bound} +[0-9].* none that {beats} the best fleet", text), text
+        for words in (text, page):
+            assert f"every {better} fleet was simulated or is excluded by the {bound}" in words.replace(
+                "Every", "every"
+            )
+            others = {o for name, terms in said.items() if name != objective for o in terms[2:]} - {better, beats}
+            assert not [other for other in others if other in words], objective
+
+
 def test_users_are_served_faster_by_faster_devices_and_the_bound_holds_for_them() -> None:
     users = {
         "name": "chat",

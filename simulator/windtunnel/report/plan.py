@@ -39,10 +39,9 @@ _ENTRIES_NAMED = 6
 _UNMOVED = 1e-4
 """The relative change of a step that is shown as none."""
 _PROOFS = {
-    "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the lower bound",
+    "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the {bound}",
     "monotone": (
-        "every {better}fleet{limit} was simulated, is excluded by the lower bound, or is part of a larger fleet that "
-        "failed"
+        "every {better}fleet{limit} was simulated, is excluded by the {bound}, or is part of a larger fleet that failed"
     ),
     "open": "the limit of simulated fleets was reached; some {better}fleets remain unexplored",
 }
@@ -50,9 +49,9 @@ _PROOFS = {
 
 def proof(plan: PlanResult) -> str:
     """Return which fleets could still be better; if no fleet meets the targets, which could still meet them."""
-    better = f"{OBJECTIVES[plan.objective].less} " if plan.fleets else ""
-    kind = plan.search.proof
-    return _PROOFS[kind].format(better=better or ("other " if kind == "open" else ""), limit=plan.search.limit)
+    objective, kind = OBJECTIVES[plan.objective], plan.search.proof
+    better = f"{objective.less} " if plan.fleets else "other " if kind == "open" else ""
+    return _PROOFS[kind].format(better=better, limit=plan.search.limit, bound=objective.bound_name)
 
 
 def text(plan: PlanResult) -> str:
@@ -452,10 +451,11 @@ def _held(plan: PlanResult) -> str:
 def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
     bound, objective = plan.lower_bound, plan.objective
+    name = OBJECTIVES[objective].bound_name
     if bound.cost_usd_per_h is None:
         rows = [("lower bound", "no allowed fleet can meet the targets")]
     elif bound.objective is None:
-        rows = [("lower bound", f"none is known of the {objective}, which depends on the fleet")]
+        rows = [(name, f"none is known of the {objective}, which depends on the fleet")]
     else:
         unit = bound.objective_unit
         inverse = OBJECTIVES[objective].inverse
@@ -467,9 +467,9 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             if plan.search.proof == "open":
                 line += f". The best fleet ({best}) can be improved by at most {share(plan.gap)}"
             else:
-                less = OBJECTIVES[objective].less
-                line += f", and none{limit} that is {less} than the best fleet ({best}) meets the targets"
-        rows = [("lower bound", line)]
+                beats = OBJECTIVES[objective].beats
+                line += f", and none{limit} that {beats} the best fleet ({best}) meets the targets"
+        rows = [(name, line)]
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
     if plan.fleets:

@@ -59,7 +59,7 @@ def render(plan: PlanResult) -> str:
         lead=plan.description,
         facts=[
             f"{plural(plan.search.simulated_fleets, 'fleet')} simulated",
-            f"minimum {plan.objective}",
+            f"objective: {OBJECTIVES[plan.objective].sought}",
             f"{plan.confidence * 100:.3g}% confidence",
             f"seed {plan.seed}",
         ],
@@ -154,7 +154,7 @@ def _cheaper(plan: PlanResult) -> Markup | None:
     others = [text for text in below.violations if not any(text.startswith(target.text) for target in below.targets)]
     table = page.table("Its targets", ["Target", "Value", "Beyond the limit"], rows)
     return page.section(
-        "cheaper",
+        "next",
         f"What the next {less} fleet breaks",
         page.prose(lead),
         table,
@@ -196,7 +196,7 @@ def _changes(plan: PlanResult) -> Markup | None:
         return None
     text = (
         "The recommended fleet, simulated again under each change with the same seed. Where it no longer meets the "
-        "targets, or where less might do, the last column has the best fleet that was found among those tried."
+        f"targets, or where a {OBJECTIVES[plan.objective].less} fleet might, the last column has the best fleet that was found among those tried."
     )
     of_prices = None
     if prices:
