@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from tests.cases import search_alone
 
+import windtunnel
 from windtunnel.app.plan import plan
 from windtunnel.core.device import Correction, Residual
 from windtunnel.core.errors import InputError
@@ -37,6 +38,7 @@ from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
 from windtunnel.report import plan_page
+from windtunnel.report.summary import summary
 from windtunnel.scenario.changes import apply_change
 from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
@@ -137,6 +139,34 @@ def test_what_is_maximised_has_an_upper_bound_and_is_never_called_cheaper() -> N
             )
             others = {o for name, terms in said.items() if name != objective for o in terms[2:]} - {better, beats}
             assert not [other for other in others if other in words], objective
+
+
+def test_an_interval_states_how_many_runs_it_comes_from_as_the_same_fleet_in_run_does() -> None:
+    server = {"device": "server", "price": "1 USD/h"}
+    arrivals = {"process": "batches", "mean_interval": "20 ms", "size": 4}
+    calls = {"service": {"distribution": "exponential", "mean": "8 ms"}}
+    data = {
+        "schema": 1, "name": "waves", "seed": 1, "fleet": [server], "policy": "fifo", "stop": {"jobs": 1000},
+        "workload": [{"name": "calls", "arrivals": arrivals, "ops": [calls]}],
+        "plan": {"max": 3, "loads": []},
+    }  # fmt: skip
+    for limit, runs in (("10 s", 3), ("120 ms", 8)):
+        targets = [f"latency p95 <= {limit}"]
+        with search_alone():
+            best = plan(scenario_from_data(data | {"targets": targets}), workers=1, catalogue=KNOWN)
+        (judged,) = best.fleets[best.recommended].targets
+        assert judged.interval_runs == runs and judged.interval_source == "run"
+        text = " ".join(report.text(best).split())
+        assert f", {runs} more runs)" in text and f" from {runs} more runs" in text
+        assert f"from {runs} more runs" in dict(report.bounds(best))["intervals"]
+        fleet = [server | {"count": best.fleets[best.recommended].entries["server"]}]
+        result = windtunnel.run(
+            scenario_from_data(data | {"targets": targets, "fleet": fleet}), engine="process"
+        ).result
+        assert "95% CI of p99 (8 more runs)" in summary(result)
+        line = next(line for line in summary(result).splitlines() if "headroom" in line)
+        if runs == 8:
+            assert judged.headroom is not None and f"headroom {judged.headroom:.1%}" in line
 
 
 def test_users_are_served_faster_by_faster_devices_and_the_bound_holds_for_them() -> None:

@@ -155,7 +155,8 @@ def value_text(target: JudgedTarget) -> str:
     number, _, rest = first.partition(" ")
     if rest and rest == last.partition(" ")[2]:
         first = number
-    return f"{text}, {target.confidence * 100:.3g}% CI {first} to {last}"
+    runs = f" from {target.runs_text}" if target.runs_text else ""
+    return f"{text}, {target.confidence * 100:.3g}% CI {first} to {last}{runs}"
 
 
 def _judged_end(target: JudgedTarget) -> str:

@@ -199,7 +199,7 @@ def target_line_of(target: JudgedTarget) -> TargetLine:
         measured=NOTHING if value is None else quantity(value * factor, unit),
         limit=limit,
         bound=f"{'≤' if target.comparison == '<=' else '≥'} {limit}",
-        margin=(target.reason or "") if target.headroom is None else f"{share(target.headroom)} headroom",
+        margin=(target.reason or "") if target.headroom is None else f"headroom {share(target.headroom)}",
         ratio_to_limit=value / target.limit if value is not None and target.limit else None,
     )
 
@@ -388,9 +388,8 @@ def measured(target: JudgedTarget) -> str:
     low, high = target.low, target.high
     if low is None or high is None or low == high or target.interval_source not in ("run", "replications"):
         return text + (" (no interval)" if target.interval_source == "none" else "")
-    if unit == "%":
-        return f"{text} ({share(low)[:-1]} to {share(high)})"
-    return f"{text} ({value_range(low * factor, high * factor, unit)})"
+    ends = f"{share(low)[:-1]} to {share(high)}" if unit == "%" else value_range(low * factor, high * factor, unit)
+    return f"{text} ({', '.join(filter(None, [ends, target.runs_text]))})"
 
 
 def _model_errors(entries: Sequence[CandidateEntry]) -> str:
@@ -481,6 +480,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
                 "covers the random variation of arrivals and work; lines below vary the error of the device models",
             ),
         )
+    rows += _intervals(plan)
     errors = _model_errors(plan.entries)
     if errors:
         rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
@@ -517,6 +517,21 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             )
         rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
     return rows
+
+
+def _intervals(plan: PlanResult) -> list[tuple[str, str]]:
+    """Return how many runs the intervals come from, where `run` may take another number of them."""
+    runs = {t.interval_runs for fleet in plan.fleets for t in fleet.targets if t.interval_source == "run"} - {None}
+    if not runs:
+        return []
+    counts = " or ".join(f"{n:,}" for n in sorted(filter(None, runs)))
+    return [
+        (
+            "intervals",
+            f"from {counts} more runs of a fleet with other arrivals, as stated beside each interval: fewer where these "
+            "decide all targets. `windtunnel run` of one fleet makes all of them, so that its intervals may differ",
+        )
+    ]
 
 
 HOURS_A_MONTH = 730

@@ -32,6 +32,8 @@ class JudgedTarget(TargetValue):
     ``verdict``: met (with confidence), unknown (by value only) or missed. ``worse_end`` is the end of the interval by
     which it is judged.
     ``interval_source``: run, replications, exact or none. ``headroom`` is the share of the limit between the two.
+    ``interval_runs``: the runs from which the interval comes: all replications, or the redrawn runs beside the run
+    itself; None where it comes from one run, or where there is none.
     """
 
     met: bool
@@ -41,6 +43,15 @@ class JudgedTarget(TargetValue):
     confidence: float
     reason: str | None
     headroom: float | None
+    interval_runs: int | None = None
+
+    @property
+    def runs_text(self) -> str:
+        """The runs from which the interval comes, such as ``8 more runs``; empty where it comes from one run."""
+        if self.interval_runs is None:
+            return ""
+        more = "" if self.interval_source == "replications" else "more "
+        return f"{self.interval_runs:,} {more}run{'' if self.interval_runs == 1 else 's'}"
 
 
 @dataclass(frozen=True)
