@@ -528,8 +528,9 @@ def _intervals(plan: PlanResult) -> list[tuple[str, str]]:
     return [
         (
             "intervals",
-            f"from {counts} more runs of a fleet with other arrivals, as stated beside each interval: fewer where these "
-            "decide all targets. `windtunnel run` of one fleet makes all of them, so that its intervals may differ",
+            f"from {counts} more runs of a fleet with other arrivals, as stated beside each interval; few are made "
+            "where they decide all targets. `windtunnel run` of one fleet always makes the larger number, so that its "
+            "intervals may be others",
         )
     ]
 

@@ -196,7 +196,8 @@ def _changes(plan: PlanResult) -> Markup | None:
         return None
     text = (
         "The recommended fleet, simulated again under each change with the same seed. Where it no longer meets the "
-        f"targets, or where a {OBJECTIVES[plan.objective].less} fleet might, the last column has the best fleet that was found among those tried."
+        f"targets, or where a {OBJECTIVES[plan.objective].less} fleet might, the last column has the best fleet that "
+        "was found among those tried."
     )
     of_prices = None
     if prices:

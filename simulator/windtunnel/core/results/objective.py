@@ -56,7 +56,7 @@ OBJECTIVES: Mapping[str, Objective] = {
         "less productive",
         "most productive",
         inverse=True,
-    ),  # fmt: skip
+    ),
 }
 """The objectives by name. That of throughput counts output tokens or, where nothing generates, jobs."""
 
