@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import pickle
 import re
@@ -167,6 +168,19 @@ def test_an_interval_states_how_many_runs_it_comes_from_as_the_same_fleet_in_run
         line = next(line for line in summary(result).splitlines() if "headroom" in line)
         if runs == 8:
             assert judged.headroom is not None and f"headroom {judged.headroom:.1%}" in line
+
+
+def test_a_page_explains_the_names_of_parameters_and_the_knee_where_it_shows_them(found: PlanResult) -> None:
+    page, text = html.unescape(plan_page.render(found)), " ".join(report.text(found).split())
+    ranked = found.explanation.assumptions
+    assert ranked is not None and ranked.inputs
+    for row in ranked.inputs:
+        assert len(row.meaning.split()) > 2 and row.meaning in page
+        assert f"{row.parameter}: {row.meaning}" in text
+    assert "knee, the load from which the curve rises steeply" in page or "no knee, a load from which it rises" in page
+    assert "rises steeply from a load" in text or "no knee (a load from which it rises steeply)" in text
+    for words in (page, text):
+        assert not re.search(r"redraw[in]|keep up|turns up|held:", words)
 
 
 def test_users_are_served_faster_by_faster_devices_and_the_bound_holds_for_them() -> None:

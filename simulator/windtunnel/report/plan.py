@@ -76,6 +76,8 @@ def text(plan: PlanResult) -> str:
     if summary is not None and assumption_rows(plan):
         header = ["assumed input", "value (range)", "at the ends", "moves by", "meets at both"]
         lines += ["", *table_lines([header, *assumption_rows(plan)], "<>>><")]
+        for name, meaning in assumption_meanings(plan).items():
+            lines += wrap(f"{name}: {meaning}", width=WIDTH, initial_indent="  ", subsequent_indent="    ")
         lines += ["", *wrap(summary, width=WIDTH)]
     for note in plan.notes:
         lines += wrap(printable(f"note: {note}"), width=WIDTH, subsequent_indent="  ")
@@ -223,7 +225,7 @@ def change_rows(plan: PlanResult) -> list[list[str]]:
     for effect in plan.explanation.changes:
         outcome = "still meets" if effect.still_meets else "by value only" if effect.meets.value else "misses"
         bound = effect.binding
-        value = "; ".join(effect.violations) if bound is None else f"{_of(bound)} {measured(bound)}"
+        value = "; ".join(effect.violations) if bound is None else f"{_of(bound)} {measured(bound, plan)}"
         other = "none of those tried" if not effect.still_meets or not effect.increases_load else NOTHING
         if effect.fleet is not None:
             other = f"{effect.fleet}, {effect.objective_text}"
@@ -273,6 +275,12 @@ def assumption_rows(plan: PlanResult) -> list[list[str]]:
     ]
 
 
+def assumption_meanings(plan: PlanResult) -> dict[str, str]:
+    """Return what each assumed input that was simulated is, by its name."""
+    found = plan.explanation.assumptions
+    return {} if found is None else {row.parameter: row.meaning for row in found.inputs}
+
+
 def _short(value: float, unit: str) -> str:
     """Return a value in ``unit`` with three significant digits."""
     return f"{value:.3g}" if unit == "1" else quantity(value * parse_unit(unit).factor, unit)
@@ -289,7 +297,7 @@ def assumptions_summary(plan: PlanResult) -> str | None:
     return (
         f"{with_signs(found.target)} with each input at the low and at the high end of its stated range, "
         f"{plural(found.simulations, 'run')} in all. The inputs are those that move the time of a representative step "
-        f"most; {others}."
+        f"of the engine most; {others}."
     )
 
 
@@ -326,7 +334,7 @@ def fleet_table(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[str]:
         [
             [
                 with_signs(target.text),
-                measured(target),
+                measured(target, plan),
                 "" if target.headroom is None else f"headroom {share(target.headroom)}",
             ]
             for fleet in fleets
@@ -367,7 +375,7 @@ def fleet_rows(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[list[st
         if plan.objective == "throughput":
             row.append(amount(fleet.throughput_per_s_per_device, plan.lower_bound.objective_unit))
         for target in fleet.targets:
-            row += [measured(target), NOTHING if target.headroom is None else share(target.headroom)]
+            row += [measured(target, plan), NOTHING if target.headroom is None else share(target.headroom)]
         rows.append(row)
     return rows
 
@@ -377,8 +385,8 @@ def how(fleet: PlannedFleet, confidence: float) -> str:
     return f"at {confidence * 100:.3g}%" if fleet.meets.confidence else "by value" if fleet.meets.value else "no"
 
 
-def measured(target: JudgedTarget) -> str:
-    """Return a target's value with its confidence interval."""
+def measured(target: JudgedTarget, plan: PlanResult) -> str:
+    """Return a target's value with its confidence interval, and its runs unless all fleets have as many."""
     value, unit = target.value, target.unit
     if value is None:
         return NOTHING
@@ -389,7 +397,7 @@ def measured(target: JudgedTarget) -> str:
     if low is None or high is None or low == high or target.interval_source not in ("run", "replications"):
         return text + (" (no interval)" if target.interval_source == "none" else "")
     ends = f"{share(low)[:-1]} to {share(high)}" if unit == "%" else value_range(low * factor, high * factor, unit)
-    return f"{text} ({', '.join(filter(None, [ends, target.runs_text]))})"
+    return f"{text} ({', '.join(filter(None, [ends, '' if plan.replications > 1 else target.runs_text]))})"
 
 
 def _model_errors(entries: Sequence[CandidateEntry]) -> str:
@@ -483,7 +491,9 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     rows += _intervals(plan)
     errors = _model_errors(plan.entries)
     if errors:
-        rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
+        step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
+        text = f"90% of times are within this factor for the least certain operation{step}: {errors}"
+        rows.append(("model error", text))
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     if bound.autoscaler_usd_per_h:
@@ -503,24 +513,24 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         (
             "searched",
             f"numbers of devices ({_numbers(search.max)}; fleets{search.limit or ' of any entries'}){keys}"
-            + (f"; held: {held}" if (held := _held(plan)) else ""),
+            + (f"; the same in every fleet: {held}" if (held := _held(plan)) else ""),
         )
     )
     rows += [("left out", line) for line in excluded_rows(plan)]
     curve = plan.curve
     if curve is not None:
         first, last = curve.points[0].load, curve.points[-1].load
-        turn = f"no knee from {first:.0%} to {last:.0%} load"
+        turn = f"no knee (a load from which it rises steeply) from {first:.0%} to {last:.0%} load"
         if curve.knee is not None:
-            turn = (
-                f"knee between {curve.knee:.0%} and {after_knee(curve):.0%} load, the loads between which it turns up"
-            )
+            turn = f"it rises steeply from a load between {curve.knee:.0%} and {after_knee(curve):.0%} on (its knee)"
         rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
     return rows
 
 
 def _intervals(plan: PlanResult) -> list[tuple[str, str]]:
     """Return how many runs the intervals come from, where `run` may take another number of them."""
+    if plan.replications > 1 and plan.fleets:
+        return [("intervals", f"all of them come from {plan.replications:,} runs of each fleet")]
     runs = {t.interval_runs for fleet in plan.fleets for t in fleet.targets if t.interval_source == "run"} - {None}
     if not runs:
         return []

@@ -298,6 +298,8 @@ class AssumedInput(Result):
 
     device: str
     parameter: str
+    meaning: str
+    """What the parameter is, in words."""
     value: float
     low: float
     high: float
