@@ -7,7 +7,6 @@ import re
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread, current_thread
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from click.testing import CliRunner
 
 import windtunnel
 from windtunnel.app import plan as planner
-from windtunnel.app import run as run_command
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.data import result_json
@@ -349,44 +347,6 @@ def test_all_choices_of_a_plan_share_their_workers_and_no_case_is_simulated_twic
     (pool,) = Inline.made
     assert {number for number, _ in pool.cases} == {0, 1}
     assert len(set(pool.cases)) == len(pool.cases) > alone.search.simulated_fleets
-
-
-@pytest.mark.parametrize("command", ["plan", "run"])
-def test_the_files_of_two_commands_that_end_at_the_same_time_are_of_one_of_them(
-    command: str, found: PlanResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second command waits while the first one, which is held after its first file, puts its files in place."""
-    folder, replace_file, second = tmp_path / "out", Path.replace, "the second"
-    ended = [
-        windtunnel.run(scenario_from_data(plan_scenario(stop={"jobs": 50})), engine="process", seed=s) for s in (1, 2)
-    ]
-
-    def save(name: str) -> None:
-        if command == "plan":
-            planner.save(replace(found, name=name), folder)
-        else:
-            run_command.save(ended[name == second], folder)
-
-    other = Thread(target=save, args=(second,), name=second)
-
-    def held(path: Path, target: Path) -> Path:
-        done = replace_file(path, target)
-        if current_thread() is not other and other.ident is None:
-            other.start()
-            other.join(0.5)
-            assert other.is_alive(), "it does not wait"
-        return done
-
-    monkeypatch.setattr(Path, "replace", held)
-    save("the first")
-    other.join()
-    if command == "plan":
-        assert json.loads((folder / "plan.json").read_text())["name"] == second
-        assert second in (folder / "plan.html").read_text()
-    else:
-        assert json.loads((folder / "result.json").read_text())["seed"] == 2
-        assert "seed 2" in (folder / "report.html").read_text()
-    assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
 
 
 def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: PlanResult, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from tests.cases import search_alone
 
-import windtunnel
 from windtunnel.app.plan import plan
 from windtunnel.core.device import Correction, Residual
 from windtunnel.core.errors import InputError
@@ -39,7 +38,6 @@ from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
 from windtunnel.report import plan_page
-from windtunnel.report.summary import summary
 from windtunnel.scenario.changes import apply_change
 from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
@@ -107,67 +105,6 @@ def test_the_objective_throughput_counts_devices_and_its_bound_is_from_above() -
     # Of fleets that are as productive the cheapest is first.
     assert best.fleets[0].devices == {"l40s": 1}
     assert "tokens/s per device" in report.text(best) and "can be higher" in report.text(best)
-
-
-def test_what_is_maximised_has_an_upper_bound_and_is_never_called_cheaper() -> None:
-    """Text and page use the words of each objective; those on the rent stay with the rent."""
-    server = {"device": "server", "price": "1 USD/h", "power": {"idle": "60 W", "max": "300 W"}}
-    calls = {
-        "name": "calls",
-        "arrivals": {"process": "poisson", "rate": "300 /s"},
-        "ops": [{"service": {"distribution": "exponential", "mean": "8 ms"}}],
-    }
-    data = {
-        "schema": 1, "name": "four", "seed": 1, "fleet": [server], "workload": [calls], "policy": "fifo",
-        "site": {"carbon": "300 g/kWh"}, "stop": {"jobs": 3000}, "targets": ["latency p95 <= 40 ms"],
-        "plan": {"max": 5, "loads": []},
-    }  # fmt: skip
-    said = {
-        "cost": ("least cost", "lower bound", "costs less than", "cheaper"),
-        "power": ("least power", "lower bound", "draws less power than", "lower-power"),
-        "carbon": ("least carbon", "lower bound", "emits less carbon than", "lower-carbon"),
-        "throughput": ("most throughput per device", "upper bound", "has a higher throughput per device than", "more productive"),
-    }  # fmt: skip
-    for objective, (sought, bound, beats, better) in said.items():
-        with search_alone():
-            best = plan(scenario_from_data(data), workers=1, catalogue=KNOWN, objective=objective)  # type: ignore[arg-type]
-        text, page = " ".join(report.text(best).split()), plan_page.render(best)
-        assert f"objective: {sought}" in page and "minimum " + objective not in page
-        assert re.search(rf"{bound} +[0-9].* none that {beats} the best fleet", text), text
-        for words in (text, page):
-            assert f"every {better} fleet was simulated or is excluded by the {bound}" in words.replace(
-                "Every", "every"
-            )
-            others = {o for name, terms in said.items() if name != objective for o in terms[2:]} - {better, beats}
-            assert not [other for other in others if other in words], objective
-
-
-def test_an_interval_states_how_many_runs_it_comes_from_as_the_same_fleet_in_run_does() -> None:
-    server = {"device": "server", "price": "1 USD/h"}
-    arrivals = {"process": "batches", "mean_interval": "20 ms", "size": 4}
-    calls = {"service": {"distribution": "exponential", "mean": "8 ms"}}
-    data = {
-        "schema": 1, "name": "waves", "seed": 1, "fleet": [server], "policy": "fifo", "stop": {"jobs": 1000},
-        "workload": [{"name": "calls", "arrivals": arrivals, "ops": [calls]}],
-        "plan": {"max": 3, "loads": []},
-    }  # fmt: skip
-    for limit, runs in (("10 s", 3), ("120 ms", 8)):
-        targets = [f"latency p95 <= {limit}"]
-        with search_alone():
-            best = plan(scenario_from_data(data | {"targets": targets}), workers=1, catalogue=KNOWN)
-        (judged,) = best.fleets[best.recommended].targets
-        assert judged.interval_runs == runs and judged.interval_source == "run"
-        text = " ".join(report.text(best).split())
-        assert f", {runs} more runs)" in text and f" from {runs} more runs" in text
-        assert f"from {runs} more runs" in dict(report.bounds(best))["intervals"]
-        fleet = [server | {"count": best.fleets[best.recommended].entries["server"]}]
-        result = windtunnel.run(
-            scenario_from_data(data | {"targets": targets, "fleet": fleet}), engine="process"
-        ).result
-        assert "95% CI of p99 (8 more runs)" in summary(result)
-        line = next(line for line in summary(result).splitlines() if "headroom" in line)
-        if runs == 8:
-            assert judged.headroom is not None and f"headroom {judged.headroom:.1%}" in line
 
 
 def test_a_page_explains_the_names_of_parameters_and_the_knee_where_it_shows_them(found: PlanResult) -> None:

@@ -489,11 +489,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             ),
         )
     rows += _intervals(plan)
-    errors = _model_errors(plan.entries)
-    if errors:
-        step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
-        text = f"90% of times are within this factor for the least certain operation{step}: {errors}"
-        rows.append(("model error", text))
+    rows += _model_error(plan)
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     if bound.autoscaler_usd_per_h:
@@ -525,6 +521,15 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             turn = f"it rises steeply from a load between {curve.knee:.0%} and {after_knee(curve):.0%} on (its knee)"
         rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
     return rows
+
+
+def _model_error(plan: PlanResult) -> list[tuple[str, str]]:
+    """Return the error factors of the candidates' models as a row; none if all times are stated ones."""
+    errors = _model_errors(plan.entries)
+    if not errors:
+        return []
+    step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
+    return [("model error", f"90% of times are within this factor for the least certain operation{step}: {errors}")]
 
 
 def _intervals(plan: PlanResult) -> list[tuple[str, str]]:
