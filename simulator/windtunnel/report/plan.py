@@ -72,12 +72,12 @@ def text(plan: PlanResult) -> str:
     if plan.explanation.prices:
         header = ["price of", "now", "another fleet is cheaper", "change", "fleet"]
         lines += ["", *table_lines([header, *price_rows(plan)], "<>>><")]
-    summary = assumptions_summary(plan)
-    if summary is not None and assumption_rows(plan):
+    summary, found = assumptions_summary(plan), plan.explanation.assumptions
+    if summary is not None and found is not None and found.inputs:
         header = ["assumed input", "value (range)", "at the ends", "moves by", "meets at both"]
         lines += ["", *table_lines([header, *assumption_rows(plan)], "<>>><")]
-        for name, meaning in assumption_meanings(plan).items():
-            lines += wrap(f"{name}: {meaning}", width=WIDTH, initial_indent="  ", subsequent_indent="    ")
+        for name, what in {row.parameter: row.meaning for row in found.inputs}.items():
+            lines += wrap(f"{name}: {what}", width=WIDTH, initial_indent="  ", subsequent_indent="    ")
         lines += ["", *wrap(summary, width=WIDTH)]
     for note in plan.notes:
         lines += wrap(printable(f"note: {note}"), width=WIDTH, subsequent_indent="  ")
@@ -141,10 +141,22 @@ def uncertainty(plan: PlanResult) -> str:
             basis = f", and {error.unmeasured}" if error.unmeasured else ""
             factor = f"a factor of {error.factor:.3g} of its model"
             parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
+    parts += _power_errors(plan)
     intervals = _with_model_error(plan)
     slower = "".join(f" {_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device)
     inputs = f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed"
     return with_signs(f"{'; '.join(parts)}.{intervals}{slower} {inputs}.")
+
+
+def _power_errors(plan: PlanResult) -> list[str]:
+    """Return the errors of power of the recommended fleet's devices, and what they mean where power decides."""
+    errors = [e.power_error for e in plan.entries if e.power_error and e.name in plan.fleets[plan.recommended].entries]
+    texts = list(dict.fromkeys(error.text for error in errors))
+    if errors and plan.objective in ("power", "carbon"):
+        texts.append(
+            f"so {plan.objective} is known to such a factor, and a fleet of other devices within it may be better"
+        )
+    return texts
 
 
 def _with_model_error(plan: PlanResult) -> str:
@@ -273,12 +285,6 @@ def assumption_rows(plan: PlanResult) -> list[list[str]]:
         ]
         for row in found.inputs
     ]
-
-
-def assumption_meanings(plan: PlanResult) -> dict[str, str]:
-    """Return what each assumed input that was simulated is, by its name."""
-    found = plan.explanation.assumptions
-    return {} if found is None else {row.parameter: row.meaning for row in found.inputs}
 
 
 def _short(value: float, unit: str) -> str:
@@ -488,8 +494,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
                 "covers the random variation of arrivals and work; lines below vary the error of the device models",
             ),
         )
-    rows += _intervals(plan)
-    rows += _model_error(plan)
+    rows += [*_intervals(plan), *_error_rows(plan)]
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     if bound.autoscaler_usd_per_h:
@@ -523,15 +528,6 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     return rows
 
 
-def _model_error(plan: PlanResult) -> list[tuple[str, str]]:
-    """Return the error factors of the candidates' models as a row; none if all times are stated ones."""
-    errors = _model_errors(plan.entries)
-    if not errors:
-        return []
-    step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
-    return [("model error", f"90% of times are within this factor for the least certain operation{step}: {errors}")]
-
-
 def _intervals(plan: PlanResult) -> list[tuple[str, str]]:
     """Return how many runs the intervals come from, where `run` may take another number of them."""
     if plan.replications > 1 and plan.fleets:
@@ -540,14 +536,23 @@ def _intervals(plan: PlanResult) -> list[tuple[str, str]]:
     if not runs:
         return []
     counts = " or ".join(f"{n:,}" for n in sorted(filter(None, runs)))
-    return [
-        (
-            "intervals",
-            f"from {counts} more runs of a fleet with other arrivals, as stated beside each interval; few are made "
-            "where they decide all targets. `windtunnel run` of one fleet always makes the larger number, so that its "
-            "intervals may be others",
-        )
-    ]
+    text = (
+        f"from {counts} more runs of a fleet with other arrivals, as stated beside each interval; few are made where "
+    )
+    text += "they decide all targets. `windtunnel run` always makes the larger number, so its intervals may be others"
+    return [("intervals", text)]
+
+
+def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:
+    """Return the error of the models of times and, where power decides, that of power."""
+    rows = []
+    if errors := _model_errors(plan.entries):
+        step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
+        text = f"90% of times are within this factor for the least certain operation{step}: {errors}"
+        rows.append(("model error", text))
+    if plan.fleets and plan.objective in ("power", "carbon") and (powers := _power_errors(plan)):
+        rows.append(("power error", "; ".join(powers)))
+    return rows
 
 
 HOURS_A_MONTH = 730
