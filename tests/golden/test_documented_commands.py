@@ -64,6 +64,15 @@ def test_there_are_commands_to_check() -> None:
     assert len(sessions()) >= 4
 
 
+def test_times_of_requests_and_names_of_models_are_explained_before_they_are_used() -> None:
+    for path in (ROOT / "README.md", ROOT / "docs" / "planning.md"):
+        text = path.read_text()
+        for term, meaning in (("TTFT", "first token"), ("ITL", "gap between two"), ("TPOT", "mean gap")):
+            first = text.index(term)
+            assert meaning in text[max(0, first - 100) : first + 100], f"{path.name}: {term}"
+        assert "{catalogue: llama-3.1-70b}" in text and "`windtunnel models`" in text
+
+
 def test_every_relative_link_leads_somewhere() -> None:
     broken = []
     for path in [*DOCUMENTS, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]:

@@ -196,7 +196,7 @@ def test_a_scaled_entry_counts_devices_and_adds_whole_groups() -> None:
         ({"count": 4, "group": {"tensr": 4}}, "llama-3.1-70b", "did you mean 'tensor'"),
         ({"count": 4, "group": {"tensor": 4}, "streams": 2}, "llama-3.1-70b", "a group with streams"),
         ({"count": 4, "group": {"tensor": 4}, "engine": "vllm", "device": "tpu-v6e"}, "llama-3.1-8b", "engine: generic"),
-        ({"count": 1}, "lama-3.1-8b", "no model is known as 'lama-3.1-8b'.*did you mean 'llama-3.1-8b'"),
+        ({"count": 1}, "lama-3.1-8b", "no model is known as 'lama-3.1-8b'.*`windtunnel models` lists; did you mean 'llama-3.1-8b'"),
     ],
 )  # fmt: skip
 def test_what_does_not_divide_or_fit_is_an_error_that_says_what_would(

@@ -14,7 +14,8 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.ops import one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.step_op import PREDICTED
-from windtunnel.scenario.read import scenario_from_data
+from windtunnel.scenario.changes import apply_change
+from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.run import simulate
 from windtunnel_models.catalogue import shipped_catalogue
 
@@ -100,6 +101,17 @@ def test_the_place_of_a_wrong_change_in_a_scenario_is_named(stated: Any, problem
     with pytest.raises(InputError) as refused:
         simulate(scenario_from_data({**scenario(), "with": stated}), 1, "process", KNOWN)
     assert problem in refused.value.problem and str(refused.value.where.field).startswith("with.")
+
+
+def test_a_mistyped_product_is_told_the_nearest_one_and_no_other_searched_value() -> None:
+    search = {"fleet[0].engine": ["vllm", "sglang"], "fleet[0].device": ["h200-sxm-141gb", "h100-sxm-80gb"]}
+    data = scenario() | {"plan": {"search": search}}
+    document = scenario_from_data(data).document
+    apply_change(document, "with.h200-sxm-14gb.memory=2x")
+    with pytest.raises(InputError) as refused:
+        check_scenario(document)
+    assert refused.value.nearest == "h200-sxm-141gb" and "sglang" not in str(refused.value.expected)
+    assert refused.value.where.file == "--with h200-sxm-14gb.memory=2x"
 
 
 def test_a_plan_chooses_it_among_products_and_names_it_in_the_answer(tmp_path: Path) -> None:

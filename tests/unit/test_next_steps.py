@@ -135,6 +135,15 @@ def test_met_far_within_every_limit_suggests_a_plan_and_met_narrowly_nothing() -
     assert next_steps(served(far, near)) == []
     assert next_steps(replace(served(far), cost_usd=None)) == []
     assert next_steps(served()) == []
+    # What a plan would find again: one replica, one of each role, or as few as the load allows.
+    one = device("a", "l4", 0.5)
+    roles = {**SCENARIO, "fleet": [{"device": "l4", "role": "prefill"}, {"device": "h100-sxm-80gb", "role": "decode"}]}
+    assert next_steps(replace(served(far), devices=[one])) == []
+    assert next_steps(replace(served(far), scenario=roles)) == []
+    for load, said in ((0.7, 0), (0.6, 1)):
+        busy = replace(RESULT.statistics, offered_load=load)
+        three = [replace(one, name=name) for name in "abc"]
+        assert len(next_steps(replace(served(far), devices=three, statistics=busy))) == said
 
 
 def test_an_inconclusive_target_asks_for_replications() -> None:

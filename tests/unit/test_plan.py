@@ -225,7 +225,7 @@ def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
     assert answer.gap == pytest.approx(1 - least / best)
     text = " ".join(report.text(answer).split())
     assert (
-        f"lower bound {numbers.quantity(least, 'W')} on average: no fleet can be lower, and none that is lower-power than "
+        f"lower bound {numbers.quantity(least, 'W')} on average: no fleet can be lower, and none that draws less power than "
         f"the best fleet ({numbers.quantity(best, 'W')}) meets the targets"
     ) in text
     assert f"no fleet can cost less than {answer.lower_bound.cost_usd_per_h:,.2f} USD/h" in text
@@ -480,7 +480,7 @@ def test_where_nothing_is_certain_the_answer_says_so_and_a_fleet_by_value_is_eno
     assert data["recommended"] == 0 and data["gap"] is not None
     assert [f["meets"] for f in data["fleets"]] == [{"value": True, "confidence": False}]
     answer = planner.plan(path, workers=1)
-    assert answer.fleets[0].targets[0].reason.startswith("redrawing the trace changes it by")
+    assert answer.fleets[0].targets[0].reason.startswith("runs with other jobs of the trace change it by")
     assert report.verdict(answer) == (
         "1 × slow meets both targets by value; no fleet found meets them with 95% confidence"
     )

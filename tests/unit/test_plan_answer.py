@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import pickle
 import re
@@ -104,6 +105,19 @@ def test_the_objective_throughput_counts_devices_and_its_bound_is_from_above() -
     # Of fleets that are as productive the cheapest is first.
     assert best.fleets[0].devices == {"l40s": 1}
     assert "tokens/s per device" in report.text(best) and "can be higher" in report.text(best)
+
+
+def test_a_page_explains_the_names_of_parameters_and_the_knee_where_it_shows_them(found: PlanResult) -> None:
+    page, text = html.unescape(plan_page.render(found)), " ".join(report.text(found).split())
+    ranked = found.explanation.assumptions
+    assert ranked is not None and ranked.inputs
+    for row in ranked.inputs:
+        assert len(row.meaning.split()) > 2 and row.meaning in page
+        assert f"{row.parameter}: {row.meaning}" in text
+    assert "knee, the load from which the curve rises steeply" in page or "no knee, a load from which it rises" in page
+    assert "rises steeply from a load" in text or "no knee (a load from which it rises steeply)" in text
+    for words in (page, text):
+        assert not re.search(r"redraw[in]|keep up|turns up|held:", words)
 
 
 def test_users_are_served_faster_by_faster_devices_and_the_bound_holds_for_them() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from tests.cases import search_alone
 
@@ -138,6 +139,8 @@ def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], sp
             bounds=SimpleNamespace(load=lambda _counts: (0.0, None)),
             objective_lower_bound=lambda counts: sum(n * p for n, p in zip(counts, prices, strict=True)),
             named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},
+            weights=(np.array(prices), 0.0), max_counts=(8,) * len(devices), plan=SimpleNamespace(max_entries=2),
+            simulator=SimpleNamespace(found=lambda _case: None),
             text=lambda counts: f"{counts} of choice {number}", objective_text=lambda e: f"choice {e.choice}",
         ),
     )  # fmt: skip
@@ -157,6 +160,34 @@ def test_a_device_slower_than_its_model_is_replaced_by_another_one_of_any_search
     # Both alternatives of the device are slower, so that four of the other one do not serve either.
     alone = Changes(choices, accuracies, best, [best, _told((0, 4, 0), 1)], "value").effects()[-1]
     assert alone.fleet == "(6, 0, 0) of choice 0"
+
+
+def test_under_a_change_the_fleet_that_is_named_is_that_of_a_plan_for_the_changed_scenario() -> None:
+    """A mix that the search did not simulate, because it costs more than the best fleet, is found under more load."""
+
+    def scenario(rate: float = 1.0, speed: float = 1.0) -> dict[str, Any]:
+        servers = [
+            {"device": "server", "name": name, "price": f"{price} USD/h", "speed": own * speed}
+            for name, price, own in (("e0", 4, 1.5), ("e1", 5, 3.0))
+        ]
+        arrivals = {"process": "poisson", "rate": f"{250 * rate} /s"}
+        calls = {"service": {"distribution": "exponential", "mean": "8 ms"}}
+        return {
+            "schema": 1, "name": "small", "seed": 832, "fleet": servers, "policy": "shortest-expected-completion", "stop": {"jobs": 3000},
+            "workload": [{"name": "c", "arrivals": arrivals, "ops": [calls]}], "targets": ["latency p95 <= 60 ms"],
+            "plan": {"max": 5, "max_entries": 2, "replications": 2, "loads": []},
+        }  # fmt: skip
+
+    effects = {e.change: e for e in plan(scenario_from_data(scenario()), workers=1).explanation.changes}
+    for change, changed in (
+        ("20% more load", scenario(rate=1.2)),
+        ("Every device 10% slower than its model", scenario(speed=1 / 1.1)),
+    ):
+        with search_alone():
+            other = plan(scenario_from_data(changed), workers=1)
+        best = other.fleets[other.recommended]
+        assert other.search.proof == "exhaustive" and len(best.entries) == 2
+        assert (effects[change].fleet, effects[change].still_meets) == (best.text, False)
 
 
 def test_a_step_of_which_operations_were_measured_is_not_said_to_rest_on_nothing() -> None:

@@ -158,7 +158,7 @@ def test_an_interval_holds_its_value_or_says_why_there_is_none(
     found = interval(value, np.array(others), mean, traced=traced)
     assert found.value == value
     if found.low is None or found.high is None:
-        assert traced and found.reason is not None and "redrawing the trace" in found.reason
+        assert traced and found.reason is not None and "other jobs of the trace" in found.reason
     else:
         assert 0 <= found.low <= value * (1 + 1e-9) + 1e-9 and value <= found.high * (1 + 1e-9) + 1e-9
 
@@ -255,7 +255,7 @@ def test_a_long_trace_is_redrawn_on_request_only_and_says_so(tmp_path: Path, mon
     assert result.statistics.redrawn is None and result.latency_s.p99.low is None
     reason = result.statistics.missing_interval_reasons["latency_s"]["p99"]
     assert reason is not None and "one run does not show which changes are chance" in reason
-    assert any("unless requested: --replications 8" in note for note in result.notes)
+    assert any("made on request: --replications 8" in note for note in result.notes)
     assert ran(data, replications=8).latency_s.p99.low is not None
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import search_alone
 
 import windtunnel
 from windtunnel.app import plan as planner
@@ -139,15 +141,14 @@ def test_a_network_that_is_not_stated_is_a_note_where_kv_caches_cross_it() -> No
         assert any("a network that is not stated" in note and "8.49 GB/s" in note for note in notes) == noted, notes
 
 
-def planned(*fleet: dict[str, Any], **search: Any) -> PlanResult:
-    data = disaggregated(
-        *fleet,
-        prompt=300,
-        output=10,
-        targets=["ttft p95 <= 500 ms", "tpot p95 <= 20 ms"],
-        plan={"max": 2, "replications": 2, "search": search, "loads": []},
-        stop={"jobs": 60},
-    )
+def planned(*fleet: dict[str, Any], more: Mapping[str, Any] | None = None, **search: Any) -> PlanResult:
+    keys = {
+        "targets": ["ttft p95 <= 500 ms", "tpot p95 <= 20 ms"],
+        "plan": {"max": 2, "replications": 2, "search": search, "loads": []},
+        "stop": {"jobs": 60},
+        **(more or {}),
+    }
+    data = disaggregated(*fleet, prompt=300, output=10, **keys)
     data["workload"][0]["arrivals"] = {"process": "poisson", "rate": "5 /s"}
     return planner.plan(scenario_from_data(data), workers=1)
 
@@ -180,6 +181,33 @@ def test_a_plan_leaves_out_roles_and_groups_without_a_fleet_and_says_why() -> No
     with pytest.raises(InputError, match=r"plan.search: no searched value is left: .*tensor: 3; .*tensor: 5") as raised:
         planned(PREFILL, DECODE, **{"fleet[0].group.tensor": [3, 5]})
     assert raised.value.expected == "tensor of 1, 2, 4, 8"
+
+
+def test_a_search_over_engines_tries_each_for_both_roles_and_never_a_mix() -> None:
+    """The answer is the best of the plans of one engine each, which a reader could write by hand."""
+    engines, targets = ("trtllm", "vllm", "sglang"), {"targets": ["tpot p95 <= 2.5 ms", "ttft p95 <= 100 ms"]}
+    with search_alone():
+        by_hand = {e: planned(PREFILL | {"engine": e}, DECODE | {"engine": e}, more=targets) for e in engines}
+        every = planned(PREFILL, DECODE, more=targets, **{"fleet[*].engine": list(engines)})
+        apart = planned(
+            PREFILL, DECODE,
+            **{"fleet[0].engine": ["trtllm", "vllm"], "fleet[1].engine": ["vllm", "sglang"], "fleet[1].speed": [1, 2]},
+        )  # fmt: skip
+    costs = {e: [f.cost_usd_per_h for f in found.fleets] for e, found in by_hand.items()}
+    assert costs["sglang"] and not costs["vllm"], "the engines differ, so that dropping one would be seen"
+    assert every.fleets[0].cost_usd_per_h == min(c for found in costs.values() for c in found)
+    assert [c.text for c in every.choices] == [f"engine {e}" for e in engines]
+    for choice in every.choices:
+        own = costs[choice.text.removeprefix("engine ")]
+        assert choice.fleet is None or every.fleets[choice.fleet].cost_usd_per_h == own[0]
+        assert choice.fleet is not None or not own or own[0] >= every.fleets[0].cost_usd_per_h
+    assert len(every.excluded) == 6 and all("no engine takes the KV cache" in e.reason for e in every.excluded)
+    assert [c.text for c in apart.choices] == ["engine vllm"]
+    assert {tuple(e.values.values()) for e in apart.excluded} == {
+        ("trtllm", "vllm"), ("trtllm", "sglang"), ("vllm", "sglang"),
+    }  # fmt: skip
+    used = [entry.settings for entry in apart.fleets[0].configuration]
+    assert [s for s in used if "fleet[0].engine" in s] == [{"fleet[0].engine": "vllm"}]
 
 
 def test_two_transfers_to_one_replica_follow_each_other() -> None:

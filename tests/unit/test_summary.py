@@ -23,6 +23,7 @@ from windtunnel.core.results.run import (
     TargetVerdict,
     TimeDistribution,
 )
+from windtunnel.planning.evaluation import headroom as headroom_of
 from windtunnel.report import numbers, targets
 from windtunnel.report.summary import summary
 
@@ -139,9 +140,9 @@ def changed(**changes: Any) -> RunResult:
 def test_the_whole_answer() -> None:
     assert summary(RESULT) == (
         "1 of 3 targets missed\n"
-        "  met      latency p99 ≤ 20 ms   15.0 ms   25.0% below the limit\n"
-        "  MISSED   waiting p99 ≤ 3 ms    3.60 ms   20.0% above the limit\n"
-        "  met      throughput ≥ 5 /s     6.66 /s   33.2% above the limit\n"
+        "  met      latency p99 ≤ 20 ms   15.0 ms   headroom 25.0%\n"
+        "  MISSED   waiting p99 ≤ 3 ms    3.60 ms   20.0% beyond the limit\n"
+        "  met      throughput ≥ 5 /s     6.66 /s   headroom 33.2%\n"
         "next           waiting p99 ≤ 3 ms: devices are busy 99.5% of the time: add some (fleet[1].count)\n"
         "               `windtunnel plan` finds the cheapest fleet that meets the targets\n"
         "\n"
@@ -313,15 +314,24 @@ def test_numbers_as_people_write_them() -> None:
 
 
 def test_how_far_from_the_limit() -> None:
-    for value, limit, margin in (
-        (0.01, 0.02, "50.0% below the limit"),
-        (0.03, 0.02, "50.0% above the limit"),
-        (0.02, 0.02, "on the limit"),
-        (0.5, 0.02, "25 times the limit"),
-        (None, 0.02, ""),
-        (0.5, 0.0, ""),
+    for value, limit, met, margin in (
+        (0.01, 0.02, True, "headroom 50.0%"),
+        (0.03, 0.02, False, "50.0% beyond the limit"),
+        (0.02, 0.02, True, "on the limit"),
+        (0.5, 0.02, False, "25 times the limit"),
+        (None, 0.02, False, ""),
+        (0.5, 0.0, False, ""),
     ):
-        assert targets.target_line(target("latency p99 <= x", value, limit, True)).margin == margin, (value, limit)
+        assert targets.target_line(target("latency p99 <= x", value, limit, met)).margin == margin, (value, limit)
+    # As in a plan, it is measured from the worse bound of the interval.
+    known = {"confidence": "conclusive", "value": 0.4, "low": 0.3, "high": 0.9, "limit": 1.0, "met": True}
+    for comparison, limit, headroom in (("<=", 1.0, "10.0%"), (">=", 0.25, "20.0%")):
+        one = replace(
+            target("latency p99 <= 1 s", 0.4, 1.0, True), **known | {"comparison": comparison, "limit": limit}
+        )
+        assert targets.target_line(one).margin == f"headroom {headroom}"
+        share = headroom_of(one.low if comparison == ">=" else one.high, limit, comparison)
+        assert share is not None and f"{share:.1%}" == headroom
 
 
 def judged(confidence: str, met: bool, comparison: str = "<=", **more: Any) -> TargetVerdict:
@@ -354,7 +364,7 @@ def test_an_inconclusive_target_shows_the_bound_beyond_the_limit(
 def test_a_time_without_an_interval_says_so_and_a_rate_does_not() -> None:
     time, rate = judged("no interval", True), judged("no interval", True, metric="throughput")
     line = targets.target_line(time)
-    assert (line.label, line.status, line.margin) == ("met (no interval)", "inconclusive", "50.0% below the limit")
+    assert (line.label, line.status, line.margin) == ("met (no interval)", "inconclusive", "headroom 50.0%")
     assert (targets.target_line(rate).label, targets.target_line(rate).status) == ("met", "met")
     assert targets.verdict([time, rate]) == "Both targets met; 1 without a confidence interval"
     assert targets.verdict([rate, rate]) == "Both targets met"

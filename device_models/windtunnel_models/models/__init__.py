@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from windtunnel.core.architecture import Architecture, Weights
-from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.errors import InputError, Location, nearest
 from windtunnel.core.yamlfile import read_text
 from windtunnel_models.models.hugging_face import architecture
 from windtunnel_models.reader import FileReader
@@ -40,7 +40,9 @@ def known_architecture(name: str) -> Architecture:
     names = model_names()
     if plain not in names:
         raise InputError(
-            f"no model is known as '{name}'", expected=list_choices(names, 40), nearest=nearest(plain, names)
+            f"no model is known as '{name}'",
+            expected=f"one of the {len(names)} models that `windtunnel models` lists",
+            nearest=nearest(plain, names),
         )
     found = _read(FOLDER / f"{plain}.yaml")
     if wanted.endswith(_FP8) and not found.weights.linear.startswith("fp8"):

@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.worker_processes import end_at_once, without_interrupts
 from windtunnel.engine.compiled.kernels import argument_of, compile_now
 from windtunnel.engine.compiled.machine_code import writable_folder
 from windtunnel.engine.transitions.features import VARIANTS
@@ -34,7 +35,13 @@ def compile_engine(progress: Callable[[int, int], None]) -> str:
     wanted = [*reversed(VARIANTS), *sorted(functions)]
     progress(0, len(wanted))
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for done, one in enumerate(as_completed([pool.submit(compile_now, what) for what in wanted]), 1):
-            one.result()
-            progress(done, len(wanted))
+        try:
+            with without_interrupts():  # handing out the work is what starts processes
+                compiled = [pool.submit(compile_now, what) for what in wanted]
+            for done, one in enumerate(as_completed(compiled), 1):
+                one.result()
+                progress(done, len(wanted))
+        except BaseException:
+            end_at_once(pool)
+            raise
     return str(folder)

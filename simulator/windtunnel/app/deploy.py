@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.files import only_writer
 from windtunnel.core.results.deployment import Deployment
 from windtunnel.deployment.commands import deployment
 from windtunnel.scenario.read import read_scenario
@@ -32,6 +33,13 @@ def deploy(
 
 
 def save(found: Deployment | None, name: str, folder: Path) -> list[Path]:
+    """Write the files of a deployment as ``write`` does, and as the only command that does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder):
+        return write(found, name, folder)
+
+
+def write(found: Deployment | None, name: str, folder: Path) -> list[Path]:
     """Write the files of a deployment to the folder ``deploy`` in ``folder``, and return their paths.
 
     Files of an earlier deployment that are not part of this one are removed, because they would start another fleet.
@@ -50,4 +58,4 @@ def save(found: Deployment | None, name: str, folder: Path) -> list[Path]:
     return paths
 
 
-__all__ = ["deploy", "save"]
+__all__ = ["deploy", "save", "write"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from windtunnel.app import deploy
+from windtunnel.core.files import only_writer
 from windtunnel.core.processors import processors
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.plan import PlanResult
@@ -49,14 +50,16 @@ def plan(
 def save(result: PlanResult, folder: Path) -> list[Path]:
     """Write plan.json and plan.html to ``folder``, and in ``deploy`` the configuration of the recommended fleet.
 
-    Each file is written completely or not at all. Returns their paths.
+    Each file is written completely or not at all, and all of them are of one plan, also where two commands end at the
+    same time. Returns their paths.
     """
     from windtunnel.core.csvfile import write_texts
     from windtunnel.report.plan_page import render
 
+    texts = {"plan.json": result_json(result), "plan.html": render(result)}
     folder.mkdir(parents=True, exist_ok=True)
-    paths = write_texts(folder, {"plan.json": result_json(result), "plan.html": render(result)})
-    return [*paths, *deploy.save(result.deployment, result.name, folder)]
+    with only_writer(folder):
+        return [*write_texts(folder, texts), *deploy.write(result.deployment, result.name, folder)]
 
 
 __all__ = ["plan", "save"]

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.files import writing_output
+from windtunnel.core.files import only_writer, writing_output
 from windtunnel.core.forks import Copy
 from windtunnel.core.parquet import require_pyarrow
 from windtunnel.core.policy import POLICIES
@@ -85,8 +85,9 @@ class Output:
                     where=Location(str(folder), field="--out"),
                     expected="another folder",
                 )
-            for name in names:
-                (made / name).replace(folder / name)
+            with only_writer(folder):
+                for name in names:
+                    (made / name).replace(folder / name)
         return [folder / name for name in names]
 
     def _write_run(self, finished: Run, made: Path) -> None:

@@ -86,7 +86,10 @@ def _real_device_tables(rows: Sequence[RealDeviceRow]) -> list[tuple[str, Sequen
 @click.command()
 @FORMAT
 def models(form: str) -> None:
-    """List known decoders: parameters, and bytes of weights and KV cache."""
+    """List known decoders: parameters, and bytes of weights and KV cache.
+
+    A scenario names one of them as models: {chat: {catalogue: llama-3.1-70b}}.
+    """
     from windtunnel.app.models import list_models
     from windtunnel.core.units import format_quantity
 

@@ -111,6 +111,7 @@ def _guard(command: Callable[[], Any]) -> None:
         click.echo(f"windtunnel: {error}", err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
+        click.echo("windtunnel: interrupted", err=True)
         sys.exit(130)
     except OSError as error:
         click.echo(f"windtunnel: {error.filename or 'the output'}: {error.strerror}", err=True)

@@ -59,7 +59,10 @@ def plan(
     catalogs: Sequence[str],
     form: str,
 ) -> None:
-    """Find the cheapest fleets that meet the targets of a scenario. Exit with 1 if none does."""
+    """Find the best fleets that meet the targets of a scenario: the cheapest, unless --objective says otherwise.
+
+    Exit with 1 if none does.
+    """
     from windtunnel.app import plan as planner
     from windtunnel.app.run import check_writable
     from windtunnel.core.forks import usable_processors

@@ -6,12 +6,18 @@ What cannot be written is an error of the folder that the user named.
 from __future__ import annotations
 
 import gzip
+import os
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 from windtunnel.core.errors import InputError, Location, nearest_file
 
@@ -118,6 +124,25 @@ def _type(mode: int) -> str:
 def _size(size: Any) -> str:
     """Return a size as text, in whole MiB where it is at least that."""
     return f"{size / _MIB:,.0f} MiB" if size >= _MIB else f"{size:,} bytes"
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Let this command alone put the files of its result into ``folder``, so that all of them are of one result.
+
+    Another command that ends at the same time waits, and its files then replace these. A file system without locks has
+    none; each file is still whole.
+    """
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)  # which ends the lock
 
 
 @contextmanager

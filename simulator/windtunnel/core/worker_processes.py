@@ -12,9 +12,13 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -24,13 +28,37 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 def start_fork_server(preload: Sequence[str]) -> None:
     """Start the process from which workers are forked, unless it runs, and return at once while it imports modules."""
     forkserver.set_forkserver_preload(list(preload))
-    with one_thread():
+    with starting_workers():
         forkserver.ensure_running()
 
 
 @contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Let processes that are started in this context use one thread each, because each processor has a process."""
+def without_interrupts() -> Iterator[None]:
+    """Let processes that are started in this context ignore Ctrl-C, which a terminal sends to all of them.
+
+    This process handles it, and ends them. A process inherits the mask of signals, so that it is never without it: one
+    that ignores the signal only once it runs would print a traceback before.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it removes the signal from the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # it raises what came meanwhile
+
+
+@contextlib.contextmanager
+def starting_workers() -> Iterator[None]:
+    """Let processes that are started in this context use one thread each, as each processor has one, without Ctrl-C."""
+    with without_interrupts(), _one_thread():
+        yield
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)
     try:
@@ -51,10 +79,18 @@ def started(process: BaseProcess) -> None:
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
-        with one_thread():
+        with starting_workers():
             process.start()
     finally:
         sys.modules["__main__"] = main
+
+
+def end_at_once(pool: ProcessPoolExecutor) -> None:
+    """End the processes of a pool whatever they do."""
+    processes = list((vars(pool).get("_processes") or {}).values())  # a shutdown forgets them
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.kill()
 
 
 def end_with_parent() -> None:

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from windtunnel.core.errors import InputError, InvariantError, WindtunnelError
-from windtunnel.core.worker_processes import end_with_parent, one_thread
+from windtunnel.core.worker_processes import end_with_parent, starting_workers
 from windtunnel.core.yamlfile import Document
 from windtunnel.explorer.look import Looker
 from windtunnel_models.catalogue import Catalogue
@@ -108,7 +108,7 @@ class Lane:
             context.set_forkserver_preload(list(_PRELOAD))
             self._pipe, other = context.Pipe()
             self._process = context.Process(target=_serve, args=(other, *self._arguments), daemon=True)
-            with one_thread():
+            with starting_workers():
                 self._process.start()
             other.close()
         return self._pipe
@@ -147,7 +147,6 @@ def _serve(pipe: Connection, document: Document, catalogue: Catalogue, niceness:
     """Answer calls until the parent ends."""
     if hasattr(os, "nice"):
         os.nice(niceness)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this process
     end_with_parent()
     work = _Work()
     if hasattr(signal, "SIGUSR1"):

@@ -25,6 +25,10 @@ from windtunnel.planning.simulate import Case
 
 SIMULATED = 5
 """The number of inputs that are simulated, each at both ends of its range."""
+_OPERATIONS = {
+    "gemm": "matrix products: ", "attention": "attention: ", "latent": "latent attention: ", "moe": "experts: ",
+}  # fmt: skip
+"""The operation that the first word of a parameter's name stands for."""
 _LEAST = 1e-4
 """The relative change of a step below which an input is not simulated."""
 
@@ -89,10 +93,13 @@ def assumptions(candidates: Candidates, screened: Sequence[Screened], best: Eval
 
 def _row(screened: Screened, target: str, low: Evaluation, high: Evaluation) -> AssumedInput:
     device, sourced = screened.device, screened.sourced
-    unit = device.kind.parameter(screened.path.partition(".")[0]).unit
+    name, _, key = screened.path.partition(".")
+    parameter = device.kind.parameter(name)
+    unit, of = parameter.unit, _OPERATIONS.get(name.partition("_")[0], "")
     return AssumedInput(
         device=device.label,
         parameter=screened.path,
+        meaning=f"{of}{parameter.doc}{f' (here: {key})' if key else ''}",
         value=to_unit(sourced.value, unit),
         low=to_unit(sourced.low or 0.0, unit),
         high=to_unit(sourced.high or 0.0, unit),

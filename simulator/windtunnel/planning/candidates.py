@@ -312,7 +312,7 @@ class Candidates:
                 count=int(n) * self.sizes[i],
                 group=None if (group := entries[i].group) is None else group.model_dump(exclude_none=True),
                 role=entries[i].role if self.scenario.models else None,
-                settings={**self.choice.values, **self.choice.alternatives[i].values},
+                settings=self.choice.settings(i),
             )
             for i, n in enumerate(counts)
             if n

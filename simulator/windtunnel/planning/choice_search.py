@@ -277,7 +277,7 @@ class ChoiceSearch:
             return 1
         self.notes.append(
             f"one run gives no confidence interval for {'; '.join(without)}: every fleet was judged by "
-            f"{self.options.replications} runs with common seeds"
+            f"{self.options.replications} runs, with the same seeds for all fleets"
         )
         return self.options.replications
 

@@ -10,7 +10,7 @@ import copy
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
@@ -69,6 +69,20 @@ class Choice:
         """The shared values as text, such as ``tokens 2048``; empty if there are none."""
         return values_text(self.values)
 
+    def settings(self, number: int) -> dict[str, object]:
+        """Return the chosen values that hold for an alternative, without the shared values of other entries."""
+        alternative = self.alternatives[number]
+        paths = {text: parse_path(text)[:2] for text in self.values}
+        own = ("fleet", alternative.entry)
+        shared = {text: self.values[text] for text, path in paths.items() if path[0] != "fleet" or path == own}
+        return {**shared, **alternative.values}
+
+    @property
+    def mixes_engines(self) -> bool:
+        """Whether entries have several engines, and one of them a role, so that requests would move between engines."""
+        fleet = self.scenario.fleet
+        return any(entry.role != "both" for entry in fleet) and len({entry.engine for entry in fleet}) > 1
+
 
 class Choices:
     """The choices of a scenario's plan.
@@ -81,9 +95,17 @@ class Choices:
         self.scenario = scenario
         self._names = [entry_name(scenario, i) for i in range(len(scenario.fleet))]
         axes = list(self._axes())
-        referenced = self._referenced()
-        self._shared = [a for a in axes if a.path[0] != "fleet" or a.path[1] in referenced]
-        self._own = [a for a in axes if a not in self._shared]
+        referenced, has_roles = self._referenced(), self._has_roles(axes)
+
+        def is_own(axis: _Axis) -> bool:
+            entry, *key = axis.path[1:] or (None,)
+            return axis.path[0] == "fleet" and entry not in referenced and not (has_roles and key == ["engine"])
+
+        self._own = [a for a in axes if is_own(a)]
+        # Shared values of several entries under one path, such as fleet[*].engine, are told apart by the entry.
+        self._shared = [
+            a if a.path[0] != "fleet" else replace(a, text=format_path(a.path)) for a in axes if not is_own(a)
+        ]
         self._check_size()
 
     def __iter__(self) -> Iterator[Choice]:
@@ -121,6 +143,15 @@ class Choices:
         """Return the entries that other keys name. Their values are shared, because alternatives have other names."""
         rules = [rule.entry for rule in self.scenario.autoscale]
         return {i for name in rules for i in self.scenario.entries_named(name)}
+
+    def _has_roles(self, axes: Sequence[_Axis]) -> bool:
+        """Return whether an entry may have the role prefill or decode. All entries then share the choice of engines.
+
+        No engine takes the KV cache of another one, so alternatives of one fleet with several engines do not fit.
+        """
+        stated = [entry.role for entry in self.scenario.fleet]
+        searched = [value for a in axes if a.path[2:] == ("role",) for value, _ in a.values]
+        return any(role in ("prefill", "decode") for role in (*stated, *searched))
 
     def _check_size(self) -> None:
         own = [math.prod(len(a.values) for a in self._own if a.path[1] == i) for i in range(len(self.scenario.fleet))]
@@ -262,13 +293,18 @@ def values_text(values: Mapping[str, object]) -> str:
     }
     shown = []
     for text, value in values.items():
+        alike = [other for other in values if parts[other] == parts[text]]
+        if any(values[other] != value for other in alike):
+            # The same key of several entries, with other values.
+            shown.append(f"{text} {_value_text(value)}")
+            continue
         length = 1
         while length < len(parts[text]) and any(
-            parts[other][-length:] == parts[text][-length:] for other in values if other != text
+            parts[other][-length:] == parts[text][-length:] for other in values if other not in alike
         ):
             length += 1
         shown.append(f"{'.'.join(parts[text][-length:])} {_value_text(value)}")
-    return ", ".join(shown)
+    return ", ".join(dict.fromkeys(shown))
 
 
 def _value_text(value: object) -> str:

@@ -122,7 +122,7 @@ def violations(evaluation: Evaluation) -> list[str]:
         lines += [f"{t.text}: {value_text(t)}{doubt(t)}" for t in evaluation.targets if t.verdict == "unknown"]
     if not evaluation.keeps_up:
         time = format_quantity(evaluation.keep_up_s, "s")
-        lines.append(f"it does not keep up: jobs remain {time} after the last arrival that counts")
+        lines.append(f"it does not complete its work: jobs remain {time} after the last arrival that counts")
     if evaluation.spare_violations:
         lines.append(evaluation.spare_violations)
     return lines
@@ -155,7 +155,9 @@ def value_text(target: JudgedTarget) -> str:
     number, _, rest = first.partition(" ")
     if rest and rest == last.partition(" ")[2]:
         first = number
-    return f"{text}, {target.confidence * 100:.3g}% CI {first} to {last}"
+    # Where all fleets are judged by replications, a note says so once.
+    runs = f" from {target.runs_text}" if target.runs_text and target.interval_source == "run" else ""
+    return f"{text}, {target.confidence * 100:.3g}% CI {first} to {last}{runs}"
 
 
 def _judged_end(target: JudgedTarget) -> str:

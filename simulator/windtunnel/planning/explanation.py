@@ -193,23 +193,25 @@ def _proofs(
     if not recommended:
         return [f"{simulated}; {_proof(candidates, search)}."]
     first, best = (_text(choices, fleets[i]) for i in (0, recommended))
+    beats = OBJECTIVES[candidates.plan.objective].beats
     return [
-        f"{simulated}. To meet the targets by value for less than {first}: {_proof(candidates, search)}.",
-        f"To meet them with confidence for less than {best}: {_proof(candidates, confident)}.",
+        f"{simulated}. For a fleet that meets the targets by value and {beats} {first}: {_proof(candidates, search)}.",
+        f"For one that meets them with confidence and {beats} {best}: {_proof(candidates, confident)}.",
     ]
 
 
 def _proof(candidates: Candidates, search: SearchResult) -> str:
-    less, limit = OBJECTIVES[candidates.plan.objective].less, limit_phrase(candidates.plan, candidates.entries)
+    objective, limit = OBJECTIVES[candidates.plan.objective], limit_phrase(candidates.plan, candidates.entries)
+    less, bound = objective.less, objective.bound_name
     if search.proof == "exhaustive":
-        return f"every {less} fleet{limit} was simulated or is excluded by the lower bound"
+        return f"every {less} fleet{limit} was simulated or is excluded by the {bound}"
     if search.proof == "monotone":
         return (
-            f"every {less} fleet{limit} was simulated, is excluded by the lower bound, or is part of a "
+            f"every {less} fleet{limit} was simulated, is excluded by the {bound}, or is part of a "
             "larger fleet that failed (this assumes that adding devices never worsens a target)"
         )
     return (
-        f"the limit was reached, and {search.unexplored:,} {less} fleets that the lower bound does not exclude were "
+        f"the limit was reached, and {search.unexplored:,} {less} fleets that the {bound} does not exclude were "
         "not simulated"
     )
 

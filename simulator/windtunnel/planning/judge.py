@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def judged(
     values = [verdict.value for verdict in verdicts if verdict.value is not None]
     value = float(np.mean(values)) if len(values) == len(verdicts) else None
     low = high = None
-    source, reason = "none", None
+    source, reason, runs = "none", None, None
     if target.metric in _EXACT and not scaled:
         low = high = value
         source = "exact"
@@ -57,7 +58,7 @@ def judged(
     elif len(values) > 1:
         half = student(len(values) - 1, confidence) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
         # No metric of a target is negative, and a share is at most 1.
-        low, high, source = max(value - half, 0.0), value + half, "replications"
+        low, high, source, runs = max(value - half, 0.0), value + half, "replications", len(values)
         if METRICS[target.metric].unit == "1":
             high = min(high, 1.0)
     else:
@@ -68,6 +69,8 @@ def judged(
             if confidence != 0.95:
                 widen = max(student(n, confidence) / student(n, 0.95) for n in (9, 10**6))
             low, high, source = value - (value - interval[0]) * widen, value + (interval[1] - value) * widen, "run"
+            redrawn = results[0].statistics.redrawn
+            runs = None if redrawn is None else redrawn.runs
         elif repeats or (fixed and not METRICS[target.metric].per_workload):
             low = high = value
             source = "exact"
@@ -81,7 +84,8 @@ def judged(
 
     verdict = "missed" if not within(value) else ("met" if source != "none" and within(worse_end) else "unknown")
     judged_end = None if verdict == "unknown" and source == "none" else worse_end
-    return _judged_target(target, verdict, confidence, value, low, high, judged_end, source, reason)
+    found = _judged_target(target, verdict, confidence, value, low, high, judged_end, source, reason)
+    return replace(found, interval_runs=runs)
 
 
 def lost(target: Target, least_s: float | None, jobs: int, confidence: float) -> JudgedTarget:

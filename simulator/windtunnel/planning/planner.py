@@ -140,6 +140,8 @@ class Planner:
                 it follows from these, and nothing is left.
         """
         choice, entry = search.choice, _entry_of(error)
+        if choice.mixes_engines and (error.where.field or "").endswith(".engine"):
+            entry = None  # The engines of the whole fleet do not fit, and not one alternative.
         own = {} if entry is None else choice.alternatives[entry].values
         if not own and not choice.values:
             if whole:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -25,6 +26,13 @@ _STEPS = 4
 """The number of fleets that are one step from the best and are tried for each change."""
 _KNOWN = 6
 """The number of fleets tried for each change among those that the search simulated at the scenario's own load."""
+
+_OTHERS = 6
+"""The number of other fleets, cheaper than the one that was found, that are tried for each change."""
+_BOUNDED = 200
+"""The number of them whose lower bound is computed."""
+_MOST_FLEETS = 100_000
+"""The number of fleets above which these are not listed."""
 
 Fleet = tuple[int, Counts]
 """The number of a choice, and the devices of each of its entries."""
@@ -74,6 +82,35 @@ def _only_generates(scenario: Scenario) -> bool:
     policy = scenario.policy
     continuous = isinstance(policy, PolicyParts) and isinstance(policy.batch, ContinuousBatch)
     return continuous and all(isinstance(s, Generate) for program in scenario.programs for s in flattened(program))
+
+
+def _fleets_between(candidates: Candidates, least: float, most: float) -> list[Counts]:
+    """Return the fleets whose devices add from ``least`` to less than ``most`` to the objective, the cheapest first.
+
+    It is empty where there are too many to list.
+    """
+    weights, entries = candidates.weights[0], candidates.entries
+    if not math.isfinite(most):
+        return []
+    largest = [
+        n if not weight else min(n, math.floor(most / weight))
+        for n, weight in zip(candidates.max_counts, weights, strict=True)
+    ]
+    kept: list[np.ndarray] = []
+    listed = 0
+    for kinds in range(1, min(candidates.plan.max_entries, entries) + 1):
+        for chosen in combinations(range(entries), kinds):
+            listed += math.prod(largest[i] for i in chosen)
+            if listed > _MOST_FLEETS:
+                return []
+            grid = np.meshgrid(*(np.arange(1, largest[i] + 1) for i in chosen), indexing="ij")
+            fleets = np.zeros((grid[0].size, entries), dtype=np.int64)
+            for i, column in zip(chosen, grid, strict=True):
+                fleets[:, i] = column.ravel()
+            value = fleets @ weights
+            kept.append(fleets[(value >= least) & (value < most)])
+    rows = [tuple(row) for row in np.concatenate(kept).tolist()]
+    return sorted(rows, key=lambda counts: (candidates.objective_lower_bound(counts), sum(counts), counts))
 
 
 class Changes:
@@ -216,6 +253,8 @@ class Changes:
                 break
         if change.increases_load and cheapest is not None:
             smaller, further_tried = yield from self._between(change, cheapest)
+            other, others_tried = yield from self._others(change, smaller or cheapest)
+            smaller, further_tried = other or smaller, further_tried + others_tried
         elif change.increases_load or not holds:
             return cheapest, tried
         else:
@@ -246,6 +285,29 @@ class Changes:
             else:
                 low = middle
         return smallest, tried
+
+    def _others(self, change: _Change, found: Evaluation) -> Walk:
+        """Try other fleets with the best one's searched values that cost less than ``found``, the cheapest first.
+
+        No fleet that is cheaper than the best meets the targets without the change, so none does with it.
+        """
+        choice, candidates = self.best.choice, self.candidates
+        least, most = (self._rank((e.choice, e.counts)) for e in (self.best, found))
+        fleets = _fleets_between(candidates, least * (1 - 1e-12), most * (1 - 1e-12))
+        tried, more_load = 0, change.load / (change.speed if change.device is None else 1.0)
+        for counts in fleets[:_BOUNDED]:
+            if tried >= _OTHERS:
+                break
+            case = change.case(candidates, counts)
+            known = candidates.simulator.found(replace(case, until_lost=True))
+            excluded = not self._ranked([(choice, counts)], change)
+            if known is not None or excluded or candidates.bounds.load(counts)[0] * more_load > 1.0:
+                continue
+            tried += 1
+            evaluation = yield choice, case
+            if evaluation.reaches(self.goal):
+                return evaluation, tried
+        return None, tried
 
     def _larger(self, change: _Change) -> list[Fleet]:
         """Return fleets that meet the targets without the change, and the best with more devices, cheapest first.

@@ -396,6 +396,7 @@ def _unjudged(target: JudgedTarget) -> JudgedTarget:
         worse_end=None,
         headroom=None,
         interval_source="none",
+        interval_runs=None,
         reason="no further replications: another target already fails",
     )
 

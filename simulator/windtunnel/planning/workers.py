@@ -12,7 +12,13 @@ from dataclasses import replace
 from multiprocessing import get_context
 
 from windtunnel.core.errors import WindtunnelError
-from windtunnel.core.worker_processes import end_with_parent, keep_memory, one_thread, start_fork_server
+from windtunnel.core.worker_processes import (
+    end_at_once,
+    end_with_parent,
+    keep_memory,
+    start_fork_server,
+    starting_workers,
+)
 from windtunnel.engine.prepare.decoder_cache import Known, known_tables, receive_tables
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.simulate import Case, Setting, simulate
@@ -117,10 +123,7 @@ class Workers:
     def close(self) -> None:
         """End the workers at once: what they still simulate was announced and is not asked for, or was interrupted."""
         if self._pool is not None:
-            processes = list((vars(self._pool).get("_processes") or {}).values())  # a shutdown forgets them
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for process in processes:
-                process.kill()
+            end_at_once(self._pool)
             self._pool = None
 
     def _is_lost(self, task: _Task) -> bool:
@@ -156,7 +159,7 @@ class Workers:
             queue = asked or self._announced
             number, case = task = queue.popleft()
             try:
-                with one_thread():  # handing out the work is what starts processes
+                with starting_workers():  # handing out the work is what starts processes
                     self._started[task] = self._executor().submit(_in_worker, number, self._pickled[number], case)
             except BrokenProcessPool:
                 queue.appendleft(task)

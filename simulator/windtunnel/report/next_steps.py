@@ -222,9 +222,25 @@ def _headroom(result: RunResult) -> Iterator[str]:
         return
     if any(doubt_of(target) or target.value is None for target in result.targets):
         return
+    if not _can_be_smaller(result):
+        return
     timed = [target for target in result.targets if target.comparison == "<=" and target.limit > 0]
     if timed and all((target.value or 0.0) <= _HEADROOM * target.limit for target in timed):
         yield "every value is within half of its limit: `windtunnel plan` may find a cheaper fleet"
+
+
+def _can_be_smaller(result: RunResult) -> bool:
+    """Return whether a plan may find a fleet with fewer of these devices: it searches the entries of the scenario.
+
+    One replica of each role cannot be fewer. Of one entry, one less would be overloaded if the load says so.
+    """
+    entries, fleet = by_entry(result.devices), list(result.scenario.get("fleet", ()))  # type: ignore[call-overload]
+    roles = {entry.get("role", "both") for entry in fleet} or {"both"}
+    number = sum(entry.count for entry in entries)
+    if number <= len(roles):
+        return False
+    load = result.statistics.offered_load
+    return len(entries) > 1 or load is None or load * number / (number - 1) <= 1
 
 
 def _batch(result: RunResult, entry: EntryUse) -> Mapping[str, Any]:

@@ -39,10 +39,9 @@ _ENTRIES_NAMED = 6
 _UNMOVED = 1e-4
 """The relative change of a step that is shown as none."""
 _PROOFS = {
-    "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the lower bound",
+    "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the {bound}",
     "monotone": (
-        "every {better}fleet{limit} was simulated, is excluded by the lower bound, or is part of a larger fleet that "
-        "failed"
+        "every {better}fleet{limit} was simulated, is excluded by the {bound}, or is part of a larger fleet that failed"
     ),
     "open": "the limit of simulated fleets was reached; some {better}fleets remain unexplored",
 }
@@ -50,9 +49,9 @@ _PROOFS = {
 
 def proof(plan: PlanResult) -> str:
     """Return which fleets could still be better; if no fleet meets the targets, which could still meet them."""
-    better = f"{OBJECTIVES[plan.objective].less} " if plan.fleets else ""
-    kind = plan.search.proof
-    return _PROOFS[kind].format(better=better or ("other " if kind == "open" else ""), limit=plan.search.limit)
+    objective, kind = OBJECTIVES[plan.objective], plan.search.proof
+    better = f"{objective.less} " if plan.fleets else "other " if kind == "open" else ""
+    return _PROOFS[kind].format(better=better, limit=plan.search.limit, bound=objective.bound_name)
 
 
 def text(plan: PlanResult) -> str:
@@ -73,10 +72,12 @@ def text(plan: PlanResult) -> str:
     if plan.explanation.prices:
         header = ["price of", "now", "another fleet is cheaper", "change", "fleet"]
         lines += ["", *table_lines([header, *price_rows(plan)], "<>>><")]
-    summary = assumptions_summary(plan)
-    if summary is not None and assumption_rows(plan):
+    summary, found = assumptions_summary(plan), plan.explanation.assumptions
+    if summary is not None and found is not None and found.inputs:
         header = ["assumed input", "value (range)", "at the ends", "moves by", "meets at both"]
         lines += ["", *table_lines([header, *assumption_rows(plan)], "<>>><")]
+        for name, what in {row.parameter: row.meaning for row in found.inputs}.items():
+            lines += wrap(f"{name}: {what}", width=WIDTH, initial_indent="  ", subsequent_indent="    ")
         lines += ["", *wrap(summary, width=WIDTH)]
     for note in plan.notes:
         lines += wrap(printable(f"note: {note}"), width=WIDTH, subsequent_indent="  ")
@@ -212,7 +213,7 @@ def target_line_of(target: JudgedTarget) -> TargetLine:
         measured=NOTHING if value is None else quantity(value * factor, unit),
         limit=limit,
         bound=f"{'≤' if target.comparison == '<=' else '≥'} {limit}",
-        margin=(target.reason or "") if target.headroom is None else f"{share(target.headroom)} headroom",
+        margin=(target.reason or "") if target.headroom is None else f"headroom {share(target.headroom)}",
         ratio_to_limit=value / target.limit if value is not None and target.limit else None,
     )
 
@@ -236,7 +237,7 @@ def change_rows(plan: PlanResult) -> list[list[str]]:
     for effect in plan.explanation.changes:
         outcome = "still meets" if effect.still_meets else "by value only" if effect.meets.value else "misses"
         bound = effect.binding
-        value = "; ".join(effect.violations) if bound is None else f"{_of(bound)} {measured(bound)}"
+        value = "; ".join(effect.violations) if bound is None else f"{_of(bound)} {measured(bound, plan)}"
         other = "none of those tried" if not effect.still_meets or not effect.increases_load else NOTHING
         if effect.fleet is not None:
             other = f"{effect.fleet}, {effect.objective_text}"
@@ -302,7 +303,7 @@ def assumptions_summary(plan: PlanResult) -> str | None:
     return (
         f"{with_signs(found.target)} with each input at the low and at the high end of its stated range, "
         f"{plural(found.simulations, 'run')} in all. The inputs are those that move the time of a representative step "
-        f"most; {others}."
+        f"of the engine most; {others}."
     )
 
 
@@ -339,7 +340,7 @@ def fleet_table(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[str]:
         [
             [
                 with_signs(target.text),
-                measured(target),
+                measured(target, plan),
                 "" if target.headroom is None else f"headroom {share(target.headroom)}",
             ]
             for fleet in fleets
@@ -380,7 +381,7 @@ def fleet_rows(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[list[st
         if plan.objective == "throughput":
             row.append(amount(fleet.throughput_per_s_per_device, plan.lower_bound.objective_unit))
         for target in fleet.targets:
-            row += [measured(target), NOTHING if target.headroom is None else share(target.headroom)]
+            row += [measured(target, plan), NOTHING if target.headroom is None else share(target.headroom)]
         rows.append(row)
     return rows
 
@@ -390,8 +391,8 @@ def how(fleet: PlannedFleet, confidence: float) -> str:
     return f"at {confidence * 100:.3g}%" if fleet.meets.confidence else "by value" if fleet.meets.value else "no"
 
 
-def measured(target: JudgedTarget) -> str:
-    """Return a target's value with its confidence interval."""
+def measured(target: JudgedTarget, plan: PlanResult) -> str:
+    """Return a target's value with its confidence interval, and its runs unless all fleets have as many."""
     value, unit = target.value, target.unit
     if value is None:
         return NOTHING
@@ -401,9 +402,8 @@ def measured(target: JudgedTarget) -> str:
     low, high = target.low, target.high
     if low is None or high is None or low == high or target.interval_source not in ("run", "replications"):
         return text + (" (no interval)" if target.interval_source == "none" else "")
-    if unit == "%":
-        return f"{text} ({share(low)[:-1]} to {share(high)})"
-    return f"{text} ({value_range(low * factor, high * factor, unit)})"
+    ends = f"{share(low)[:-1]} to {share(high)}" if unit == "%" else value_range(low * factor, high * factor, unit)
+    return f"{text} ({', '.join(filter(None, [ends, '' if plan.replications > 1 else target.runs_text]))})"
 
 
 def _model_errors(entries: Sequence[CandidateEntry]) -> str:
@@ -464,10 +464,11 @@ def _held(plan: PlanResult) -> str:
 def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
     bound, objective = plan.lower_bound, plan.objective
+    name = OBJECTIVES[objective].bound_name
     if bound.cost_usd_per_h is None:
         rows = [("lower bound", "no allowed fleet can meet the targets")]
     elif bound.objective is None:
-        rows = [("lower bound", f"none is known of the {objective}, which depends on the fleet")]
+        rows = [(name, f"none is known of the {objective}, which depends on the fleet")]
     else:
         unit = bound.objective_unit
         inverse = OBJECTIVES[objective].inverse
@@ -479,9 +480,9 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             if plan.search.proof == "open":
                 line += f". The best fleet ({best}) can be improved by at most {share(plan.gap)}"
             else:
-                less = OBJECTIVES[objective].less
-                line += f", and none{limit} that is {less} than the best fleet ({best}) meets the targets"
-        rows = [("lower bound", line)]
+                beats = OBJECTIVES[objective].beats
+                line += f", and none{limit} that {beats} the best fleet ({best}) meets the targets"
+        rows = [(name, line)]
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
     if plan.fleets:
@@ -493,7 +494,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
                 "covers the random variation of arrivals and work; lines below vary the error of the device models",
             ),
         )
-    rows += _error_rows(plan)
+    rows += [*_intervals(plan), *_error_rows(plan)]
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     if bound.autoscaler_usd_per_h:
@@ -513,27 +514,42 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         (
             "searched",
             f"numbers of devices ({_numbers(search.max)}; fleets{search.limit or ' of any entries'}){keys}"
-            + (f"; held: {held}" if (held := _held(plan)) else ""),
+            + (f"; the same in every fleet: {held}" if (held := _held(plan)) else ""),
         )
     )
     rows += [("left out", line) for line in excluded_rows(plan)]
     curve = plan.curve
     if curve is not None:
         first, last = curve.points[0].load, curve.points[-1].load
-        turn = f"no knee from {first:.0%} to {last:.0%} load"
+        turn = f"no knee (a load from which it rises steeply) from {first:.0%} to {last:.0%} load"
         if curve.knee is not None:
-            turn = (
-                f"knee between {curve.knee:.0%} and {after_knee(curve):.0%} load, the loads between which it turns up"
-            )
+            turn = f"it rises steeply from a load between {curve.knee:.0%} and {after_knee(curve):.0%} on (its knee)"
         rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
     return rows
+
+
+def _intervals(plan: PlanResult) -> list[tuple[str, str]]:
+    """Return how many runs the intervals come from, where `run` may take another number of them."""
+    if plan.replications > 1 and plan.fleets:
+        return [("intervals", f"all of them come from {plan.replications:,} runs of each fleet")]
+    runs = {t.interval_runs for fleet in plan.fleets for t in fleet.targets if t.interval_source == "run"} - {None}
+    if not runs:
+        return []
+    counts = " or ".join(f"{n:,}" for n in sorted(filter(None, runs)))
+    text = (
+        f"from {counts} more runs of a fleet with other arrivals, as stated beside each interval; few are made where "
+    )
+    text += "they decide all targets. `windtunnel run` always makes the larger number, so its intervals may be others"
+    return [("intervals", text)]
 
 
 def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:
     """Return the error of the models of times and, where power decides, that of power."""
     rows = []
     if errors := _model_errors(plan.entries):
-        rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
+        step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
+        text = f"90% of times are within this factor for the least certain operation{step}: {errors}"
+        rows.append(("model error", text))
     if plan.fleets and plan.objective in ("power", "carbon") and (powers := _power_errors(plan)):
         rows.append(("power error", "; ".join(powers)))
     return rows

@@ -59,7 +59,7 @@ def render(plan: PlanResult) -> str:
         lead=plan.description,
         facts=[
             f"{plural(plan.search.simulated_fleets, 'fleet')} simulated",
-            f"minimum {plan.objective}",
+            f"objective: {OBJECTIVES[plan.objective].sought}",
             f"{plan.confidence * 100:.3g}% confidence",
             f"seed {plan.seed}",
         ],
@@ -148,13 +148,13 @@ def _cheaper(plan: PlanResult) -> Markup | None:
     below = plan.explanation.next_cheapest
     if below is None:
         return None
-    rows = [[with_signs(target.text), measured(target), excess(target) or NOTHING] for target in below.targets]
+    rows = [[with_signs(target.text), measured(target, plan), excess(target) or NOTHING] for target in below.targets]
     less = OBJECTIVES[plan.objective].less
     lead = f"{below.fleet} at {below.objective_text} is the closest {less} fleet of those simulated."
     others = [text for text in below.violations if not any(text.startswith(target.text) for target in below.targets)]
     table = page.table("Its targets", ["Target", "Value", "Beyond the limit"], rows)
     return page.section(
-        "cheaper",
+        "next",
         f"What the next {less} fleet breaks",
         page.prose(lead),
         table,
@@ -196,7 +196,8 @@ def _changes(plan: PlanResult) -> Markup | None:
         return None
     text = (
         "The recommended fleet, simulated again under each change with the same seed. Where it no longer meets the "
-        "targets, or where less might do, the last column has the best fleet that was found among those tried."
+        f"targets, or where a {OBJECTIVES[plan.objective].less} fleet might, the last column has the best fleet that "
+        "was found among those tried."
     )
     of_prices = None
     if prices:
@@ -211,13 +212,23 @@ def _assumptions(plan: PlanResult) -> Markup | None:
     summary, found = assumptions_summary(plan), plan.explanation.assumptions
     if summary is None or found is None or not found.inputs:
         return None
-    header = ["Assumed input", "Value (range)", f"{with_signs(found.target)} at the ends", "Moves by", "Meets at both"]
+    header = [
+        "Assumed input",
+        "What it is",
+        "Value (range)",
+        f"{with_signs(found.target)} at the ends",
+        "Moves by",
+        "Meets at both",
+    ]
     reasons = [f"{row.device} {row.parameter}: {row.reason}" for row in found.inputs if row.reason]
+    rows = [
+        [first, row.meaning, *rest] for row, (first, *rest) in zip(found.inputs, assumption_rows(plan), strict=True)
+    ]
     return page.section(
         "assumptions",
         "Assumptions by influence",
         page.prose(summary),
-        page.table("Assumed inputs, the most influential first", header, assumption_rows(plan)),
+        page.table("Assumed inputs, the most influential first", header, rows, words=(0, 1)),
         page.details("Reasons of these assumptions", plural(len(reasons), "reason"), page.notes(reasons, "")),
     )
 
@@ -250,7 +261,7 @@ def _rates(plan: PlanResult) -> Markup | None:
     text = (
         "Output tokens per second and device (cost) against tokens per second and user (speed). Further up and further "
         "right is better. Dots are simulated fleets at the scenario's load, full where all targets are met by value; "
-        "the line is the recommended fleet under other loads."
+        "the line is the recommended fleet under other loads. No other point beats one of the frontier in both."
     )
     words = {True: "yes", False: "no"}
     rows = [
@@ -310,8 +321,9 @@ def _curve(plan: PlanResult) -> Markup | None:
         f"{title} of {curve.fleet}, with its confidence interval. A load of 120% is 1.2 times as many jobs in the "
         "same time. The dashed horizontal line is the limit. "
     )
-    knee = "" if curve.knee is None else f"The knee is between {curve.knee:.0%} and {after_knee(curve):.0%}"
-    caption += knee or "The curve has no knee"
+    knee = "The knee, the load from which the curve rises steeply, is between"
+    knee += "" if curve.knee is None else f" {curve.knee:.0%} and {after_knee(curve):.0%}"
+    caption += "The curve has no knee, a load from which it rises steeply" if curve.knee is None else knee
     caption += f" ({curve.rule})."
     busy = "Utilisation: share of the devices' time in which they are busy."
     if plan.has_continuous_batches:
@@ -351,7 +363,7 @@ def _point(point: LoadPoint) -> list[str]:
         value_range(point.low_s, point.high_s, "s"),
         share(point.utilisation),
         share(point.min_load),
-        outcome + ("" if point.keeps_up else "; does not keep up"),
+        outcome + ("" if point.keeps_up else "; does not complete its work"),
     ]
 
 

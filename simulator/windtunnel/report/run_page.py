@@ -104,7 +104,9 @@ def _key_figures(report: RunReport) -> Markup:
         [Cell(heading, title=MEANING[heading]), *map(timed_cell, timed.by_name().values())]
         for heading, timed in run_text.timed_metrics(result)
     ]
-    caption = f"Times of {_jobs_in_times(result)}{', with 95% confidence intervals' if not unstable else ''}"
+    runs = run_text.interval_runs(result)
+    intervals = f", with 95% confidence intervals{f' from {runs}' if runs else ''}" if not unstable else ""
+    caption = f"Times of {_jobs_in_times(result)}{intervals}"
     return page.section(
         "figures",
         "Key figures",

@@ -153,6 +153,14 @@ def notes(result: RunResult) -> list[str]:
     return [note for note in result.notes if unstable is None or not note.startswith(unstable)]
 
 
+def interval_runs(result: RunResult) -> str:
+    """Return the runs from which the intervals of times come, such as ``8 more runs``; empty for one run."""
+    redrawn = result.statistics.redrawn
+    if redrawn is not None:
+        return f"{plural(redrawn.runs, 'more run')}"
+    return plural(result.replications, "run") if result.replications > 1 else ""
+
+
 def certainty_rows(result: RunResult) -> list[tuple[str, str]]:
     """Return (label, text) rows on the steady state, the requested precision, and missing confidence intervals."""
     rows = []

@@ -26,6 +26,7 @@ from windtunnel.report.run_text import (
     fault_lines,
     fleet_text,
     idle_by_budget,
+    interval_runs,
     notes,
     power_lines,
     progress_lines,
@@ -103,7 +104,9 @@ def _times(result: RunResult) -> list[str]:
     unstable = unstable_reason(result)
     if unstable is not None:
         return [line for name, _ in timed for line in labelled(name, unstable)]
-    rows = [["", *STATISTICS, "95% CI of mean", "95% CI of p99"]]
+    runs = interval_runs(result)
+    of_mean, of_p99 = (f"95% CI of {name}{f' ({runs})' if runs else ''}" for name in ("mean", "p99"))
+    rows = [["", *STATISTICS, of_mean, of_p99]]
     for name, times in timed:
         cells = [quantity(times.of(statistic).value, "s") for statistic in STATISTICS]
         rows.append([name, *cells, interval(times.mean) or NOTHING, interval(times.p99) or NOTHING])

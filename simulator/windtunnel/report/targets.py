@@ -66,7 +66,8 @@ def target_line(target: TargetVerdict) -> TargetLine:
     if value is None:
         measured, margin = (NOTHING, target.reason) if target.reason else ("nothing measured", "")
     else:
-        measured, margin = quantity(value, unit), _margin(value, limit) if limit else ""
+        worse = None if target.confidence != "conclusive" else high if target.comparison == "<=" else low
+        measured, margin = quantity(value, unit), _margin(target, value, worse, limit) if limit else ""
         if target.confidence == "inconclusive":
             upper = target.met == (target.comparison == "<=")
             margin = f"95% CI {'upper' if upper else 'lower'} bound {quantity(high if upper else low, unit)}"
@@ -95,13 +96,18 @@ def with_signs(text: str) -> str:
     return text.replace("<=", "≤").replace(">=", "≥")
 
 
-def _margin(value: float, limit: float) -> str:
-    """Return how far a value is from its limit, which is not zero."""
+def _margin(target: TargetVerdict, value: float, worse_end: float | None, limit: float) -> str:
+    """Return the headroom of a target that is met, or how far the value of one that is missed is beyond its limit.
+
+    The headroom is that of `plan`: the distance from the worse bound of the interval, or else from the value.
+    """
     if value == limit:
         return "on the limit"
+    if target.met:
+        return f"headroom {share(abs(limit - (value if worse_end is None else worse_end)) / abs(limit))}"
     if value / limit >= 2:
         return f"{number(value / limit, 2)} times the limit"
-    return f"{share(abs(value - limit) / abs(limit))} {'below' if value < limit else 'above'} the limit"
+    return f"{share(abs(value - limit) / abs(limit))} beyond the limit"
 
 
 def all_of(count: int) -> str:

@@ -41,11 +41,13 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     """
     text, equals, raw = change.partition("=")
     path = parse_path(text.strip())
-    option = "--with" if path[:1] == ("with",) and option == "--set" else option
-    where = Location(f"{option} {change}", field=format_path(path) or None)
+    written = f"{option} {change}"
+    if path[:1] == ("with",) and option == "--set":
+        written = f"--with {change.strip().removeprefix('with.')}"
+    where = Location(written, field=format_path(path) or None)
     if not equals or not path:
         raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
-    set_value(document, path, parse(raw, f"{option} {change}").data, where)
+    set_value(document, path, parse(raw, written).data, where)
 
 
 def set_value(document: Document, path: NodePath, value: object, where: Location) -> None:

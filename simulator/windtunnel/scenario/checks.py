@@ -8,6 +8,7 @@ from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.arrivals import shared_clocks
+from windtunnel.scenario.changes import parse_path
 from windtunnel.scenario.faults import COPIES, Fault, OperationFault
 from windtunnel.scenario.program import Generate, operations_of
 from windtunnel.scenario.scenario import Scenario
@@ -47,14 +48,15 @@ def check_names(scenario: Scenario, document: Document) -> None:
 
 def _check_changed_skus(scenario: Scenario, document: Document) -> None:
     """Check that the fleet, or what a plan may choose for it, has each SKU of which values are changed."""
-    searched = [] if scenario.plan is None else [v for values in scenario.plan.search.values() for v in values]
+    search = {} if scenario.plan is None else scenario.plan.search
+    searched = [v for path, values in search.items() if parse_path(path)[2:] == ("device",) for v in values]
     devices = [*(entry.device for entry in scenario.fleet), *(v for v in searched if isinstance(v, str))]
     skus = list(dict.fromkeys(device.partition("@")[0] for device in devices))
-    for sku in scenario.with_:
+    for sku, changed in scenario.with_.items():
         if sku not in skus:
             raise InputError(
                 f"the fleet has no '{sku}' to change",
-                where=document.where(("with", sku), key=True),
+                where=document.where(("with", sku, *list(changed)[:1])),
                 expected=list_choices(skus),
                 nearest=nearest(sku, skus),
             )

@@ -67,8 +67,8 @@ def with_redrawn_runs(
     events = int(result.jobs.arrived) + (0 if recording.intervals is None else len(recording.intervals))
     if when == "short" and replications == 1 and events > _MOST_EVENTS[engine]:
         return result, [
-            f"the rate of arrivals changes, and a run of {events:,} jobs and intervals is not redrawn for its "
-            f"intervals unless requested: --replications {RUNS}"
+            f"the rate of arrivals changes, so that intervals need {RUNS} more runs, which for {events:,} jobs and "
+            f"intervals are made on request: --replications {RUNS}"
         ]
     most = RUNS if replications == 1 else replications
     return _redrawn(first, result, engine, most, processes=sharing(events, processes), decide=when == "decided")

@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import re
 import shutil
-import signal
 import tempfile
 import threading
 import warnings
@@ -146,8 +145,6 @@ class LocalPool:
 
 def _serve(pipe: Connection, work: Work, tree: Path) -> None:
     """The loop of a worker: it receives tasks and sends outcomes until the parent ends."""
-    # Ctrl-C reaches the whole foreground group. Only the parent handles it, and then ends its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     keep_memory()
     with contextlib.suppress(EOFError, OSError):

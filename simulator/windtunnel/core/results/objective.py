@@ -17,8 +17,12 @@ class Objective:
     """
 
     unit: str
+    sought: str
+    """What is sought, such as ``least cost``."""
     less: str
-    """Of a fleet that is better."""
+    """Of a fleet that is better, before the noun."""
+    beats: str
+    """The same as a verb, before the other fleet."""
     more: str
     least: str
     inverse: bool = False
@@ -28,16 +32,31 @@ class Objective:
         return value if not self.inverse else 1 / value if value else math.inf
 
     @property
+    def bound_name(self) -> str:
+        """The name of a bound on the objective."""
+        return "upper bound" if self.inverse else "lower bound"
+
+    @property
     def bound(self) -> str:
         """The words before a value that none can be better than."""
         return "at most" if self.inverse else "at least"
 
 
 OBJECTIVES: Mapping[str, Objective] = {
-    "cost": Objective("USD/h", "cheaper", "more expensive", "cheapest"),
-    "power": Objective("W", "lower-power", "higher-power", "lowest-power"),
-    "carbon": Objective("kg/h", "lower-carbon", "higher-carbon", "lowest-carbon"),
-    "throughput": Objective("/s per device", "more productive", "less productive", "most productive", inverse=True),
+    "cost": Objective("USD/h", "least cost", "cheaper", "costs less than", "more expensive", "cheapest"),
+    "power": Objective("W", "least power", "lower-power", "draws less power than", "higher-power", "lowest-power"),
+    "carbon": Objective(
+        "kg/h", "least carbon", "lower-carbon", "emits less carbon than", "higher-carbon", "lowest-carbon"
+    ),
+    "throughput": Objective(
+        "/s per device",
+        "most throughput per device",
+        "more productive",
+        "has a higher throughput per device than",
+        "less productive",
+        "most productive",
+        inverse=True,
+    ),
 }
 """The objectives by name. That of throughput counts output tokens or, where nothing generates, jobs."""
 

@@ -11,31 +11,48 @@ from windtunnel.core.results.run import PowerError
 
 
 @dataclass(frozen=True)
-class JudgedTarget(Result):
-    """A target of a fleet, judged with confidence; numbers are in its ``unit``.
-
-    ``verdict``: met (with confidence), unknown (by value only) or missed. ``worse_end`` is the end of the interval by
-    which it is judged.
-    ``interval_source``: run, replications, exact or none. ``headroom`` is the share of the limit between the two.
-    """
+class TargetValue(Result):
+    """A target, and a fleet's value of it with an interval; numbers are in its ``unit``."""
 
     text: str
-    met: bool
-    verdict: str
     value: float | None
     low: float | None
     high: float | None
-    worse_end: float | None
     limit: float
     unit: str
     comparison: str
     metric: str
     statistic: str | None
     workload: str | None
+
+
+@dataclass(frozen=True)
+class JudgedTarget(TargetValue):
+    """A target of a fleet, judged with confidence.
+
+    ``verdict``: met (with confidence), unknown (by value only) or missed. ``worse_end`` is the end of the interval by
+    which it is judged.
+    ``interval_source``: run, replications, exact or none. ``headroom`` is the share of the limit between the two.
+    ``interval_runs``: the runs from which the interval comes: all replications, or the redrawn runs beside the run
+    itself; None where it comes from one run, or where there is none.
+    """
+
+    met: bool
+    verdict: str
+    worse_end: float | None
     interval_source: str
     confidence: float
     reason: str | None
     headroom: float | None
+    interval_runs: int | None = None
+
+    @property
+    def runs_text(self) -> str:
+        """The runs from which the interval comes, such as ``8 more runs``; empty where it comes from one run."""
+        if self.interval_runs is None:
+            return ""
+        more = "" if self.interval_source == "replications" else "more "
+        return f"{self.interval_runs:,} {more}run{'' if self.interval_runs == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -284,6 +301,8 @@ class AssumedInput(Result):
 
     device: str
     parameter: str
+    meaning: str
+    """What the parameter is, in words."""
     value: float
     low: float
     high: float
@@ -320,23 +339,12 @@ class Assumptions(Result):
 
 
 @dataclass(frozen=True)
-class ModelInterval(Result):
+class ModelInterval(TargetValue):
     """The 90% interval for the error of the models of a target's value, as ``run`` states it of the same fleet.
 
-    It contains the error of an engine's time to the first token. Numbers are in ``unit``. ``low`` and ``high`` are None
-    where there is no such end: a fleet whose steps are as slow as the models allow may not complete its work.
+    It contains the error of an engine's time to the first token. ``low`` and ``high`` are None where there is no such
+    end: a fleet whose steps are as slow as the models allow may not complete its work.
     """
-
-    text: str
-    value: float | None
-    low: float | None
-    high: float | None
-    limit: float
-    unit: str
-    comparison: str
-    metric: str
-    statistic: str | None
-    workload: str | None
 
     @property
     def within(self) -> bool:

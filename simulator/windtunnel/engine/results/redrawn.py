@@ -30,7 +30,7 @@ from windtunnel.engine.results.times import Times, times_of
 from windtunnel.scenario.judging import judge, measured
 from windtunnel.scenario.target import Target
 
-METHOD = "redrawn runs: Student's t over the logarithms of their values"
+METHOD = "more runs with other arrivals: Student's t over the logarithms of their values"
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,8 @@ def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool, co
         half = student(len(logs), confidence) * float(np.append(logs, log).std(ddof=1))
     if abs(bias) > max(half, math.log(_MAX_CHANGE)):
         percent = 100.0 * math.expm1(bias)
-        return Estimate(value, reason=f"redrawing the trace changes it by {percent:+.0f}%, more than by chance")
+        return Estimate(
+            value, reason=f"runs with other jobs of the trace change it by {percent:+.0f}%, more than by chance"
+        )
     low, high = np.exp(np.minimum([log + min(bias, 0.0) - half, log + max(bias, 0.0) + half], _LARGEST)) - start
     return Estimate(value, max(float(low), 0.0), float(high))

@@ -228,7 +228,7 @@
     const early = SLOTS.some(other => designs[other] && !designs[other].refused && designs[other].seen === designs[other].first);
     return designs.A && designs.B && early ? design.first : design.seen;
   }
-  const STAGES = { curves: "finer curves", first: "first look", compiling: "loading the simulation engine (the first time it is compiled, for up to a few minutes)", whole: "simulating", intervals: "looking for intervals", done: "" };
+  const STAGES = { curves: "finer curves", first: "first look", compiling: "loading the simulation engine (the first time it is compiled, for up to a few minutes)", whole: "simulating", intervals: "computing confidence intervals", done: "" };
 
   function render() {
     const two = designs.B != null;
@@ -329,7 +329,7 @@
       drawing.append(line);
       return drawing;
     };
-    const items = [["a", "design A"], ...(two ? [["b", "design B"]] : []), ["limit", "limit of the target"], ["knee", "knee: the time rises from here on"]];
+    const items = [["a", "design A"], ...(two ? [["b", "design B"]] : []), ["limit", "limit of the target"], ["knee", "knee: the time rises steeply from here on"]];
     if ($("legend").dataset.key === String(two)) return;
     $("legend").dataset.key = String(two);
     $("legend").replaceChildren(...items.map(([style, text]) => make("li", {}, svg(style), text)));
@@ -413,7 +413,7 @@
   function basisOfCurves() {
     const jobs = SLOTS.map(slot => designs[slot]?.curveJobs).filter(Boolean);
     if (!jobs.length) return "";
-    return `Lines: the first ${Math.min(...jobs).toLocaleString("en")} ${(current("A") || current("B"))?.figures.some(figure => figure.name === "tokens") ? "requests, with steps priced 5% apart" : "jobs"}, at each load. Ring: what the figures below are of.`;
+    return `Lines: the first ${Math.min(...jobs).toLocaleString("en")} ${(current("A") || current("B"))?.figures.some(figure => figure.name === "tokens") ? "requests, with the times of steps from a table whose entries are 5% apart" : "jobs"}, at each load. Ring: what the figures below are of.`;
   }
   function mark(u, x, style) {
     const { ctx, bbox } = u, ratio = uPlot.pxRatio;

@@ -1,0 +1,121 @@
+"""What a plan writes: the words of its objective, the runs beside its intervals, and whole files."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread, current_thread
+from typing import Any
+
+import pytest
+from tests.cases import search_alone
+
+import windtunnel
+from windtunnel.app.plan import plan
+from windtunnel.app.plan import save as save_plan
+from windtunnel.app.run import save as save_run
+from windtunnel.report import plan as report
+from windtunnel.report import plan_page
+from windtunnel.report.summary import summary
+from windtunnel.scenario.read import scenario_from_data
+
+SERVERS: dict[str, Any] = {
+    "schema": 1, "name": "four", "seed": 1, "policy": "fifo", "site": {"carbon": "300 g/kWh"},
+    "fleet": [{"device": "server", "price": "1 USD/h", "power": {"idle": "60 W", "max": "300 W"}}],
+    "workload": [
+        {"name": "calls", "arrivals": {"process": "poisson", "rate": "300 /s"},
+         "ops": [{"service": {"distribution": "exponential", "mean": "8 ms"}}]}
+    ],
+    "stop": {"jobs": 3000}, "targets": ["latency p95 <= 40 ms"], "plan": {"max": 5, "loads": []},
+}  # fmt: skip
+
+
+def test_what_is_maximised_has_an_upper_bound_and_is_never_called_cheaper() -> None:
+    """Text and page use the words of each objective; those on the rent stay with the rent."""
+    said = {
+        "cost": ("least cost", "lower bound", "costs less than", "cheaper"),
+        "power": ("least power", "lower bound", "draws less power than", "lower-power"),
+        "carbon": ("least carbon", "lower bound", "emits less carbon than", "lower-carbon"),
+        "throughput": ("most throughput per device", "upper bound", "has a higher throughput per device than", "more productive"),
+    }  # fmt: skip
+    for objective, (sought, bound, beats, better) in said.items():
+        with search_alone():
+            best = plan(scenario_from_data(SERVERS), workers=1, objective=objective)  # type: ignore[arg-type]
+        text, page = " ".join(report.text(best).split()), plan_page.render(best)
+        assert f"objective: {sought}" in page and "minimum " + objective not in page
+        assert re.search(rf"{bound} +[0-9].* none that {beats} the best fleet", text), text
+        for words in (text, page):
+            assert f"every {better} fleet was simulated or is excluded by the {bound}" in words.replace(
+                "Every", "every"
+            )
+            others = {o for name, terms in said.items() if name != objective for o in terms[2:]} - {better, beats}
+            assert not [other for other in others if other in words], objective
+
+
+def test_an_interval_states_how_many_runs_it_comes_from_as_the_same_fleet_in_run_does() -> None:
+    server = {"device": "server", "price": "1 USD/h"}
+    arrivals = {"process": "batches", "mean_interval": "20 ms", "size": 4}
+    calls = {"service": {"distribution": "exponential", "mean": "8 ms"}}
+    data = {
+        "schema": 1, "name": "waves", "seed": 1, "fleet": [server], "policy": "fifo", "stop": {"jobs": 1000},
+        "workload": [{"name": "calls", "arrivals": arrivals, "ops": [calls]}],
+        "plan": {"max": 3, "loads": []},
+    }  # fmt: skip
+    for limit, runs in (("10 s", 3), ("120 ms", 8)):
+        targets = [f"latency p95 <= {limit}"]
+        with search_alone():
+            best = plan(scenario_from_data(data | {"targets": targets}), workers=1)
+        (judged,) = best.fleets[best.recommended].targets
+        assert judged.interval_runs == runs and judged.interval_source == "run"
+        text = " ".join(report.text(best).split())
+        assert f", {runs} more runs)" in text and f" from {runs} more runs" in text
+        assert f"from {runs} more runs" in dict(report.bounds(best))["intervals"]
+        fleet = [server | {"count": best.fleets[best.recommended].entries["server"]}]
+        result = windtunnel.run(
+            scenario_from_data(data | {"targets": targets, "fleet": fleet}), engine="process"
+        ).result
+        assert "95% CI of p99 (8 more runs)" in summary(result)
+        line = next(line for line in summary(result).splitlines() if "headroom" in line)
+        if runs == 8:
+            assert judged.headroom is not None and f"headroom {judged.headroom:.1%}" in line
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_the_files_of_two_commands_that_end_at_the_same_time_are_of_one_of_them(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second command waits while the first one, which is held after its first file, puts its files in place."""
+    folder, replace_file, second = tmp_path / "out", Path.replace, "the second"
+    scenarios = [scenario_from_data(SERVERS | {"stop": {"jobs": 50}, "seed": seed}) for seed in (1, 2)]
+    ended = [windtunnel.run(scenario, engine="process") for scenario in scenarios]
+    with search_alone():
+        found = plan(scenarios[0], workers=1)
+
+    def save(name: str) -> None:
+        if command == "plan":
+            save_plan(replace(found, name=name), folder)
+        else:
+            save_run(ended[name == second], folder)
+
+    other = Thread(target=save, args=(second,), name=second)
+
+    def held(path: Path, target: Path) -> Path:
+        done = replace_file(path, target)
+        if current_thread() is not other and other.ident is None:
+            other.start()
+            other.join(0.5)
+            assert other.is_alive(), "it does not wait"
+        return done
+
+    monkeypatch.setattr(Path, "replace", held)
+    save("the first")
+    other.join()
+    if command == "plan":
+        assert json.loads((folder / "plan.json").read_text())["name"] == second
+        assert second in (folder / "plan.html").read_text()
+    else:
+        assert json.loads((folder / "result.json").read_text())["seed"] == 2
+        assert "seed 2" in (folder / "report.html").read_text()
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
