@@ -99,7 +99,7 @@ class Assembly(Mathematics):
         else:
             if "release" in words:
                 self.emit(ir.Barrier(line, "fence.device"))
-            self.atomic(node, "exch", memory.at, kind, [self.number(number)], relaxed=True)
+            self.atomic(node, "store", memory.at, kind, [self.number(number)], relaxed=True)
         return True
 
     def _computation(self, node: Node, name: str, parts: Sequence[str]) -> bool:

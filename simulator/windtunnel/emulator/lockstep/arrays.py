@@ -141,17 +141,22 @@ class LockstepArray:
         position = self.position(lanes, line, indices)
         if self.counter is not None:
             self.counter.access(self, "atomic", lanes, line, position, op)
-        if self.uninitialised is not None and op != "exch":
+        if self.uninitialised is not None and op not in ("exch", "store"):
             self._check_initialised(lanes, line, position)
         if of_block or self.scopes is not None:
             self._check_scope(lanes, line, each_position(position, lanes.size), of_block=of_block)
         if self.copies:
-            check_flights(self, ATOMIC, each_position(position, lanes.size), lanes.identities, line)
+            kind = READ if op == "load" else ATOMIC
+            check_flights(self, kind, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
-            self.recorder.mark(ATOMIC, position)
+            self.recorder.mark(READ if op == "load" else ATOMIC, position)
+        positions = each_position(position, lanes.size)
+        if op == "load":
+            if self.shadow is not None:
+                self.shadow.change(self, lanes, line, position, np.ones(lanes.size, bool))
+            return self.flat[positions].copy()
         if self.uninitialised is not None:
             self._mark_initialised(lanes, position)
-        positions = each_position(position, lanes.size)
         before = self.flat[positions].copy()
         operands = [np.broadcast_to(np.asarray(value), lanes.size) for value in values]
         old_values = change_many(self.flat, positions, op, operands, used or op == "cas")

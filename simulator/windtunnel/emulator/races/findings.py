@@ -9,8 +9,8 @@ from windtunnel.core import errors
 from windtunnel.core.errors import DataRace, Deadlock, Finding, OutOfBounds, UninitializedRead
 from windtunnel.emulator.common.launch import Launch
 
-READ, WRITE, ATOMIC, FAILED = "reads", "writes", "atomically changes", "atomically compares"
-"""The kinds of access, as they stand in messages. The last is a compare-and-swap that did not find the value."""
+READ, WRITE, ATOMIC, ATOMIC_READ = "reads", "writes", "atomically changes", "atomically reads"
+"""The kinds of access, as they stand in messages. A compare-and-swap that does not find the value is the last."""
 OF_BLOCK = "atomically (in the scope of its block) changes"
 """The kind of an atomic operation that is one among the threads of its block only."""
 _ACROSS_BLOCKS = (

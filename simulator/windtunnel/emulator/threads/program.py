@@ -304,7 +304,7 @@ class _Generator(Writer):
         indices = [self.value(index) for index in e.indices]
         self._stop(e.array, atomic=True)
         return self._emit_temporary(
-            f"a_{e.array}.atomic(thread, {e.line}, {e.op!r}, ({', '.join(values)},), {', '.join(indices)}"
+            f"a_{e.array}.atomic(thread, {e.line}, {e.op!r}, [{', '.join(values)}], {', '.join(indices)}"
             f"{', of_block=True' if e.of_block else ''}{', relaxed=True' if e.relaxed else ''})"
         )
 
