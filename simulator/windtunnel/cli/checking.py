@@ -119,7 +119,7 @@ def _print(checked: Checked) -> None:
     if not checked.findings:
         launches = "1 launch" if checked.launches == 1 else f"{checked.launches} launches"
         orders = f", {checked.schedules + 1} orders of threads" if checked.schedules else ""
-        fewer = "" if checked.elements is None else f", and one with {checked.elements:,} elements"
+        fewer = "" if checked.elements is None else f", and one with {checked.elements}"
         click.echo(f"nothing found ({launches}{orders}{fewer})")
     for one in checked.predicted:
         best, low, high = (format_quantity(t, "s") for t in (one.duration_s, one.duration_low_s, one.duration_high_s))
