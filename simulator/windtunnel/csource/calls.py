@@ -419,6 +419,15 @@ class Calls(Constructors):
         self.store(line, place, value)
         return made
 
+    def copied_array(self, declared: Node, kind: Array, source: Place, line: int, function: Node) -> Place:
+        """Return a new array with the elements of another one."""
+        made = self.new_place(declared, kind, line, function)
+        assert isinstance(made, Mem)  # noqa: S101  arrays are in memory
+        source = self.fixed(source)
+        for offset, leaf in kind.leaves:
+            self.store(line, self.part(made, offset, leaf), self.load(line, self.part(source, offset, leaf)))
+        return made
+
     def new_place(self, declared: Node, kind: CType, line: int, function: Node) -> Var | Mem:
         """Return the place of a new variable: in memory if it is an array or its address is taken."""
         in_memory = isinstance(kind, Array) or (isinstance(kind, Record) and kind.in_memory)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import traceback
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
+from windtunnel.core.version import __version__
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import (
@@ -379,8 +382,13 @@ def translated(translator: Translator) -> CProgram:
         RecursionError,
     ) as error:
         at = translator.current or translator.kernel
+        file, line, _ = at.place
+        text = at.unit.text_of(file, line)
+        where = traceback.extract_tb(error.__traceback__)[-1]
         raise at.refused(
-            f"internal error while this statement was translated ({type(error).__name__}: {error}). Please report it."
+            f"this statement cannot be translated, which is an error in Windtunnel {__version__}: please report the "
+            f"statement{f' ({text})' if text else ''}, the declarations that it uses, and "
+            f"'{type(error).__name__}{f': {error}' if str(error) else ''} in {Path(where.filename).name}:{where.lineno}'"
         ) from error
 
 
