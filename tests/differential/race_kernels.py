@@ -142,7 +142,8 @@ class _Writer:
         values = draw.choice([["7"], ["7", "8"], ["7", "7", "8"], ["t", "7"]])
         # Few kinds of access, so that one pair of them does not hide the others.
         self.kinds = draw.sample(
-            ["read", "write", "write", "add", "exch", "cas", "missed", "max", "rmw", "load", "store"], draw.randint(1, 3)
+            ["read", "write", "write", "add", "exch", "cas", "missed", "max", "rmw", "load", "store"],
+            draw.randint(1, 3),
         )
         if draw.some(0.25):  # plain writes of two values, of which only some pairs are races
             cells, values, self.kinds = 1, ["7", "8"], ["write"]

@@ -143,7 +143,9 @@ class Oracle:
             after = [step for step, only in self.carried.get(cell, []) if only is None or only == block]
         here = self.step(thread, after)
         race = False
-        mine = [step for other, step, how, number, _ in self.touched if (other, number) == (thread, cell) and how in ATOMICS]
+        mine = [
+            step for other, step, how, number, _ in self.touched if (other, number) == (thread, cell) and how in ATOMICS
+        ]
         for other, step, how, number, fence in self.touched:
             if number != cell or other == thread or step in self.before[here]:
                 continue

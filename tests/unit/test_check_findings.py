@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from windtunnel.app.check import Checked, LaunchRequest, check, dims
+from windtunnel.cli.main import main
+from windtunnel.core.errors import InputError
 
 
 def checked(
@@ -82,3 +85,119 @@ def test_what_a_store_has_overwritten_is_not_acquired(tmp_path: Path) -> None:
         }"""
     for store, expected in (("f.store(2, cuda::memory_order_relaxed);", "DataRace"), ("f.fetch_add(1);", "clean")):
         assert verdict(checked(tmp_path, source.replace("STORE", store), "3", "1", flag="zeros:1")) == expected
+
+
+def test_a_divergence_at_a_barrier_is_named_before_what_follows_from_it(tmp_path: Path) -> None:
+    unset = """
+        __global__ void k(int *out) {
+            __shared__ int s[64];
+            int t = threadIdx.x;
+            if (t >= 32) out[t] = s[t - 32];
+            else { s[t] = t; __syncthreads(); }
+        }"""
+    race = """
+        __global__ void k(int *out) {
+            __shared__ int s[64];
+            int t = threadIdx.x;
+            if (t < 32) { s[t] = t; __threadfence(); __syncthreads(); }
+            out[t] = s[63 - t];
+        }"""
+    for source, then in ((unset, "uninitialised read"), (race, "data race")):
+        (found,) = checked(tmp_path, source).findings
+        assert found.finding == "BarrierDivergence"
+        assert f"threads that go on without it have this finding: {then}" in found.message
+    mended = race.replace("if (t < 32) { s[t] = t; __threadfence(); __syncthreads(); }", "s[t] = t; __syncthreads();")
+    assert verdict(checked(tmp_path, mended)) == "clean"
+    unordered = race.replace(
+        "if (t < 32) { s[t] = t; __threadfence(); __syncthreads(); }", "s[t] = t; __threadfence();"
+    )
+    (found,) = checked(tmp_path, unordered).findings
+    assert found.finding in ("DataRace", "UninitializedRead")
+
+
+WORDINGS = {
+    ".cu": (
+        (
+            "{ for (int i = 0; i < threadIdx.x; i++) { out[threadIdx.x] = i; __threadfence(); __syncthreads(); } }",
+            "thread 0 of block 0 has ended without reaching it in this turn of its loop",
+        ),
+        (
+            "{ if (threadIdx.x > 0) return; __threadfence(); __syncthreads(); }",
+            "thread 1 of block 0 has ended without reaching it",
+        ),
+        ("{ if (threadIdx.x < 2) out[threadIdx.x + 64] = 1; }", "thread 0 of block 0, and 1 other thread;"),
+    ),
+    ".cl": (
+        (
+            "{ out[get_local_id(0) % 2] = get_local_id(0); /* a thread of a block */ }",
+            "work-item 2 of work-group 0 writes it at line 1 (__kernel void k(__global int *out) "
+            "{ out[get_local_id(0) % 2] = get_local_id(0); /* a thread of a block */ })",
+        ),
+        ("{ if (get_local_id(0) < 9) barrier(CLK_LOCAL_MEM_FENCE); }", "9 of 64 work-items of a work-group reach"),
+    ),
+}
+
+
+def test_findings_count_and_name_what_they_are_about(tmp_path: Path) -> None:
+    for suffix, cases in WORDINGS.items():
+        head = "__global__ void k(int *out) " if suffix == ".cu" else "__kernel void k(__global int *out) "
+        for body, words in cases:
+            (found,) = checked(tmp_path, head + body, suffix=suffix).findings
+            assert words in found.message, found.message
+            assert "\x02" not in found.message
+
+
+def test_a_structured_binding_names_elements_members_and_a_tuples_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = """
+        #include <tuple>
+        #include <utility>
+        __global__ void k(int *out) {
+            int array[2] = {3, 4}, m[2][2] = {{1, 2}, {3, 4}};
+            auto [a, b] = array;
+            auto &[c, d] = array;
+            c = 7;
+            auto [e, f] = std::pair<int, int>(5, 6);
+            auto [g, h, i] = std::make_tuple(1, 2.5f, 3);
+            auto [r, s] = m;
+            m[0][1] = 9;
+            printf("%d %d %d %d %d %d %d %g %d %d %d", a, b, array[0], d, e, f, g, h, i, r[1], s[0]);
+        }"""
+    assert verdict(checked(tmp_path, source, block="1")) == "clean"
+    assert capsys.readouterr().out == "3 4 7 4 5 6 1 2.5 3 2 3"
+
+
+def test_what_cannot_be_translated_says_what_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("windtunnel.csource.statements.Statements._structured", fail)
+    source = "__global__ void k(int *out) {\n  int p[2] = {1, 2};\n  auto [a, b] = p;\n  out[a] = b;\n}"
+    with pytest.raises(InputError) as error:
+        checked(tmp_path, source)
+    text = str(error.value)
+    assert "kernel.cu:3:" in text
+    assert "please report the statement (auto [a, b] = p;)" in text
+    assert "'KeyError: 'x' in test_check_findings.py:" in text
+
+
+def test_a_variadic_kernel_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"kernel.cu:1:17: the variadic kernel 'k'"):
+        checked(tmp_path, "__global__ void k(int *out, ...) { out[threadIdx.x] = 1; }")
+
+
+def test_an_error_is_an_object_in_json_and_a_binary_file_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("kernel.cu", "kernel.cl", "kernel.py", "launches.yaml"):
+        file = tmp_path / name
+        file.write_bytes(b"\x7fELF\x02\x01\x00\x00__global__ void k() {}")
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(file), "--format", "json", *([] if "yaml" in name else ["--grid", "1", "--block", "1"])])
+        printed = capsys.readouterr()
+        (text,) = json.loads(printed.out).values()
+        assert ended.value.code == 2
+        assert printed.err == f"windtunnel: {text}\n"
+        assert str(file) in text
+        assert any(words in text for words in ("a binary file", "control characters"))

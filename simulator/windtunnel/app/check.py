@@ -22,7 +22,7 @@ from windtunnel.app.check_arguments import (
     arguments_of,
 )
 from windtunnel.app.check_grids import GridSizes, grid_sizes
-from windtunnel.app.check_headers import naming_headers
+from windtunnel.app.check_headers import is_binary, naming_headers
 from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import (
     BarrierDivergence,
@@ -40,6 +40,7 @@ from windtunnel.csource.ctype import Void, member_name
 from windtunnel.csource.facts import stored
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
 from windtunnel.language import ir
+from windtunnel.language.opencl_words import in_opencl
 from windtunnel.language.parameters import parameters_of
 from windtunnel.language.specialise import kernel_source
 from windtunnel.language.types import Array, Scalar
@@ -237,6 +238,10 @@ def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
     made = []
     for request in requests:
         suffix = request.file.suffix
+        if is_binary(request.file):
+            raise InputError(
+                "a binary file", where=Location(str(request.file)), expected="the source of a kernel, as text"
+            )
         if suffix == ".py":
             made.append(_python(request))
             continue
@@ -430,6 +435,8 @@ def _run(
             )
         elif isinstance(finding, OutOfBounds) and finding.array in made_up:
             size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
+        if requests[0].file.suffix == ".cl":
+            size = in_opencl(size)
         place = finding.file or "", tuple(finding.lines), finding.columns
         found = Found(type(finding).__name__, *place, f"{finding}{size}")
         if isinstance(finding, (Deadlock, BarrierDivergence)):

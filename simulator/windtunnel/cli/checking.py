@@ -58,7 +58,9 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
             requests, options["device"], schedules=options["schedules"], strict=options["strict"], quiet=form != "text"
         )
     except WindtunnelError as error:
-        if form == "sarif":
+        if form == "json":
+            print_json({"error": str(error)})
+        elif form == "sarif":
             from windtunnel.report.sarif import sarif
 
             print_json(sarif((), failure=error))

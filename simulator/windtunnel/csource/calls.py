@@ -341,7 +341,7 @@ class Calls(Constructors):
     def _unfollowed(self, node: Node, function: Node, within: int) -> Value | Place:
         """Emit the error that a recursion is deeper than it is translated, and return a value of its type."""
         line = self.line(node)
-        message = f"'{function.name or 'the lambda'}' calls itself more than {within} times, which is not followed"
+        message = f"'{function.name or 'the lambda'}' calls itself more than {within - 1} times, which is not followed"
         self.emit(ir.Require(line, build.literal(line, False, BOOL), NOT_FOLLOWED, message))
         kind = _returned(function, node)
         if isinstance(kind, Pointer) and kind.reference:

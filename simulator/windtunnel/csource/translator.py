@@ -199,7 +199,7 @@ class Translator(OpenCL):
             node.name, self.unit.file, self.line(node), "", ordered, [*declared.values(), *self.body], (),
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
             temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
-            block=required_block(node), awaits_copies=self.unit.opencl,
+            block=required_block(node), awaits_copies=self.unit.opencl, is_opencl=self.unit.opencl,
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
@@ -384,11 +384,12 @@ def translated(translator: Translator) -> CProgram:
         at = translator.current or translator.kernel
         file, line, _ = at.place
         text = at.unit.text_of(file, line)
-        where = traceback.extract_tb(error.__traceback__)[-1]
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
         raise at.refused(
             f"this statement cannot be translated, which is an error in Windtunnel {__version__}: please report the "
             f"statement{f' ({text})' if text else ''}, the declarations that it uses, and "
-            f"'{type(error).__name__}{f': {error}' if str(error) else ''} in {Path(where.filename).name}:{where.lineno}'"
+            f"'{type(error).__name__}{f': {error}' if str(error) else ''} in {where}'"
         ) from error
 
 

@@ -382,6 +382,8 @@ class Program:
     """The variables that a front end made to hold the values of expressions."""
     spellings: Mapping[str, str] = field(default_factory=dict)
     """The names in the source of variables that have others in the tree."""
+    is_opencl: bool = False
+    """Whether it is written in OpenCL C, so that findings speak of work-items and work-groups."""
     warp: int | None = None
     """The threads of a warp that the source is written for; None if it asks for their number."""
     block: tuple[int, ...] | None = None

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import TypedDict
 
 from windtunnel.language import ir
+from windtunnel.language.opencl_words import SOURCE
 from windtunnel.runtime.interface import Dims
 
 
@@ -65,6 +66,8 @@ class Launch:
         text = self.program.text_of(line)
         file, number = self.program.place_of(line)
         other = "" if file == self.program.file else f" of {PurePath(file).name}"
+        if text and self.program.is_opencl:
+            text = text.join(SOURCE)
         return f"line {number}{other}" + (f" ({text})" if text else "")
 
     def position_of(self, *lines: int) -> CodePosition:

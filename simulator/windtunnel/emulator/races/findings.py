@@ -149,4 +149,9 @@ def failed(
 
 
 def _and_others(count: int) -> str:
-    return f", and {count:,} other threads" if count else ""
+    return f", and {others(count)}" if count else ""
+
+
+def others(count: int) -> str:
+    """Return how many other threads there are, in words."""
+    return "1 other thread" if count == 1 else f"{count:,} other threads"
