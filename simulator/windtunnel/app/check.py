@@ -39,6 +39,7 @@ from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.ctype import Void, member_name
 from windtunnel.csource.facts import stored
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
+from windtunnel.emulate.common.current import largest_shared_bytes
 from windtunnel.language import ir
 from windtunnel.language.opencl_words import in_opencl
 from windtunnel.language.parameters import parameters_of
@@ -51,6 +52,8 @@ from windtunnel.runtime.profile import LaunchProfile, Profile
 
 DEVICE = "h100-sxm-80gb"
 """The device that is emulated unless another is asked for."""
+OPTED_IN_ABOVE = 49_152
+"""Bytes of dynamic shared memory above which CUDA launches a kernel only if the program has allowed it."""
 _KEYS = ("file", "kernel", "grid", "block", "args", "shared_bytes", "defines", "include")
 
 
@@ -224,6 +227,15 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     for kernel in kernels:
         if isinstance(kernel.function, CFunction):
             notes += [note for note in kernel.function.module.unit.notes if note not in notes]
+    for kernel, request in zip(kernels, requests, strict=True):
+        if request.shared_bytes > OPTED_IN_ABOVE and isinstance(kernel.function, CFunction):
+            unit = kernel.function.module.unit
+            if not (unit.opencl or any("MaxDynamicSharedMemorySize" in line for line in unit.lines)):
+                notes.append(
+                    f"{request.file}: more than {OPTED_IN_ABOVE:,} bytes of dynamic shared memory need "
+                    f"cudaFuncSetAttribute({kernel.name}, cudaFuncAttributeMaxDynamicSharedMemorySize, "
+                    f"{request.shared_bytes}) in the program"
+                )
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))
@@ -407,9 +419,10 @@ def _run(
                 pointers = {p.name for p in kernel.parameters if p.kind == "pointer"}
                 made_up = pointers - {*request.arguments, *buffers}
                 arguments = arguments_of(accelerator, kernel.parameters, request, buffers, made)
-                accelerator.launch(
-                    Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
-                )
+                function = Kernel(kernel.function)
+                if accelerator.info.api == "cuda" and request.shared_bytes:
+                    function.allowed_shared_bytes = largest_shared_bytes(accelerator)
+                accelerator.launch(function, request.grid, request.block, *arguments, shared_bytes=request.shared_bytes)
             accelerator.synchronize()
     except Finding as finding:
         again = None

@@ -12,7 +12,8 @@ from windtunnel.cli.console import pairs, print_json, print_notes
 from windtunnel.core.units import format_quantity
 
 if TYPE_CHECKING:
-    from windtunnel.app.check import Checked, LaunchRequest
+    from windtunnel.app.check import Checked
+    from windtunnel.app.check_arguments import LaunchRequest
 
 
 @click.command()
@@ -83,7 +84,8 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
 
 
 def _requests(file: Path, grid: str | None, block: str | None, options: dict[str, Any]) -> Sequence[LaunchRequest]:
-    from windtunnel.app.check import LaunchRequest, dims, launches_of
+    from windtunnel.app.check import dims, launches_of
+    from windtunnel.app.check_arguments import LaunchRequest
     from windtunnel.core.errors import InputError, Location
 
     if file.suffix in (".yaml", ".yml"):

@@ -13,6 +13,7 @@ from pathlib import Path
 from windtunnel.core.version import __version__
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node, Unit
+from windtunnel.csource.copies import COPIES
 from windtunnel.csource.ctype import (
     Array,
     CType,
@@ -25,7 +26,6 @@ from windtunnel.csource.ctype import (
     member_name,
 )
 from windtunnel.csource.facts import Facts, stored
-from windtunnel.csource.intrinsics import COPIES
 from windtunnel.csource.mathematics import CLOCK
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
