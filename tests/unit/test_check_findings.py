@@ -201,3 +201,36 @@ def test_an_error_is_an_object_in_json_and_a_binary_file_is_named(
         assert printed.err == f"windtunnel: {text}\n"
         assert str(file) in text
         assert any(words in text for words in ("a binary file", "control characters"))
+
+
+MOVED = """__global__ void k(const float *in, float *out) {{
+    float v[4], sum = 0;
+    int t = threadIdx.x;
+    for (int i = 0; i < 4; i++) if (t + i < 60) v[i] = in[t];
+    for (int i = 0; i < 4; i++) {{
+        float x = __shfl_sync(0xffffffff, v[i], 31);
+        {use}
+    }}
+    out[t] = sum;
+}}"""
+BROADCAST = """__kernel void k(__global const float *in, __global float *out) {{
+    float v[4], sum = 0;
+    int t = get_local_id(0);
+    for (int i = 0; i < 4; i++) if (t + i < 60) v[i] = in[t];
+    for (int i = 0; i < 4; i++) {{
+        float x = sub_group_broadcast(v[i], 31);
+        {use}
+    }}
+    out[t] = sum;
+}}"""
+
+
+def test_an_unset_element_that_lanes_pass_on_is_a_finding_once_it_is_used(tmp_path: Path) -> None:
+    for suffix, source in ((".cu", MOVED), (".cl", BROADCAST)):
+        assert verdict(checked(tmp_path, source.format(use="if (t < 32) sum += x;"), suffix=suffix)) == "clean"
+        for use in ("sum += x;", "if (t == 40) out[0] = x;", "out[(int)x % 2] = 1;"):
+            (found,) = checked(tmp_path, source.format(use=use), suffix=suffix).findings
+            assert found.finding == "UninitializedRead"
+            assert "before any write, and lanes have passed on" in found.message
+    large = checked(tmp_path, MOVED.format(use="sum += x;"), grid="1025")
+    assert verdict(large) == "UninitializedRead"

@@ -74,6 +74,8 @@ class Load(Expr):
 
     array: str
     indices: Sequence[Expr]
+    moved: bool = field(default=False, kw_only=True)
+    """Whether lanes pass the number on, so that it need not be set as long as nothing depends on it."""
     copied: bool = False
     """Whether the element is only copied, as part of a struct: it need not be initialised."""
 

@@ -35,6 +35,7 @@ class Launch:
         warp: Threads of a warp.
         ignores_partial_warps: Whether a warp may synchronise while some of its threads are elsewhere.
         checked: Whether reads of uninitialised variables are detected.
+        follows_moved: Whether numbers that were never set are followed where lanes pass them on.
         strict: Whether two unordered writes of an equal value are a data race.
     """
 
@@ -46,6 +47,7 @@ class Launch:
     ignores_partial_warps: bool = True
     checked: bool = True
     strict: bool = False
+    follows_moved: bool = False
 
     def thread(self, identity: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return (``blockIdx``, ``threadIdx``) of a thread, given its number in the launch."""

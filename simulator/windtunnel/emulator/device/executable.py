@@ -212,7 +212,8 @@ def _launch(
         )
     is_partial = lockstep.may_diverge or lockstep.shuffles_in_part or (lockstep.has_shuffles and threads % warp > 0)
     launch.ignores_partial_warps = not is_partial or blocks * threads > MAX_THREADS
-    may_stall = lockstep.has_spin_loops or is_partial
+    launch.follows_moved = lockstep.passes_elements and blocks * threads <= MAX_THREADS
+    may_stall = lockstep.has_spin_loops or is_partial or launch.follows_moved
     before = _Snapshot(lockstep, arguments, uninitialised, recorders) if may_stall else None
     try:
         _run_lockstep(lockstep, launch, arguments, uninitialised, recorders, sized, counting)

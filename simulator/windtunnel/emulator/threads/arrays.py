@@ -189,12 +189,17 @@ class ThreadArray:
 
     # What a thread does with it.
 
-    def load(self, thread: Accessor, line: int, *indices: Any, copied: bool = False) -> Any:
-        """Return an element. Raises OutOfBounds, UninitializedRead (unless it is only ``copied``) or DataRace."""
+    def load(self, thread: Accessor, line: int, *indices: Any, copied: bool = False, moved: bool = False) -> Any:
+        """Return an element. Raises OutOfBounds, UninitializedRead (unless it is only ``copied``) or DataRace.
+
+        One that lanes pass on (``moved``) is undefined if it was never set.
+        """
         at = self._position(thread, line, indices)
         if self.copies:
             check_flights(self, READ, np.array([at]), np.array([thread.id]), line)
-        if self.uninitialised is not None and self.uninitialised[at] and not copied:
+        moved = moved and (self.is_own or self.is_shared)
+        is_unset = self.uninitialised is not None and bool(self.uninitialised[at])
+        if is_unset and not copied and not moved:
             raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
         if self.recorder is not None:
             self.recorder.mark(READ, at)
@@ -206,7 +211,7 @@ class ThreadArray:
                 thread.record_poll(PolledRead(self, at, value, line))
             if thread.trace is not None:
                 thread.trace.extend((thread.id, line, self.number, at, 0))
-        return value
+        return Undefined(value, line, thread.id) if moved and is_unset else value
 
     def store(self, thread: Accessor, line: int, value: Any, *indices: Any) -> None:
         """Set an element. Raises OutOfBounds or DataRace."""
