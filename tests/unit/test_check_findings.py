@@ -234,3 +234,15 @@ def test_an_unset_element_that_lanes_pass_on_is_a_finding_once_it_is_used(tmp_pa
             assert "before any write, and lanes have passed on" in found.message
     large = checked(tmp_path, MOVED.format(use="sum += x;"), grid="1025")
     assert verdict(large) == "UninitializedRead"
+
+
+def test_an_index_of_a_member_of_several_dimensions_stays_within_the_member(tmp_path: Path) -> None:
+    for index, expected in (
+        ("[t][3]", "clean"), ("[0][t + 9]", "clean"), ("[2][1]", "clean"), ("[2][t + 2]", "OutOfBounds"),
+        ("[t][t + 2]", "OutOfBounds"), ("[0][t - 1]", "OutOfBounds"), ("[1][t * 4]", "OutOfBounds"),
+        ("[2][4]", "OutOfBounds"), ("[1][t - 4]", "clean"),
+    ):  # fmt: skip
+        source = f"""
+            struct S {{ int before[4]; int m[3][4]; int after[8]; }};
+            __global__ void k(S *s, int *out) {{ int t = threadIdx.x; out[t] = s->m{index}; }}"""
+        assert verdict(checked(tmp_path, source, block="3")) == expected, index
