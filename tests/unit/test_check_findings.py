@@ -246,3 +246,16 @@ def test_an_index_of_a_member_of_several_dimensions_stays_within_the_member(tmp_
             struct S {{ int before[4]; int m[3][4]; int after[8]; }};
             __global__ void k(S *s, int *out) {{ int t = threadIdx.x; out[t] = s->m{index}; }}"""
         assert verdict(checked(tmp_path, source, block="3")) == expected, index
+
+
+def test_an_index_in_smaller_units_than_an_element_says_so(tmp_path: Path) -> None:
+    for kind, read, words in (
+        ("float4", "in[threadIdx.x + 1].x", "'in' of 256 elements (counted in units of 4 bytes, of 16 of an element)"),
+        ("int", "((char *)in)[4 * threadIdx.x + 4]",
+         "'in' of 256 elements (counted in units of 1 byte, of 4 of an element)"),
+        ("float", "in[threadIdx.x + 1]", "'in' of 64 elements, at"),
+    ):  # fmt: skip
+        (found,) = checked(
+            tmp_path, f"__global__ void k({kind} *in, float *out) {{ out[threadIdx.x] = {read}; }}"
+        ).findings
+        assert words in found.message

@@ -200,9 +200,22 @@ class Translator(OpenCL):
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
             temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
             block=required_block(node), awaits_copies=self.unit.opencl, is_opencl=self.unit.opencl,
+            units=self._units({**arrays}),
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
+
+    def _units(self, arrays: Mapping[str, types.Array]) -> dict[str, tuple[int, int]]:
+        """Return the arrays that are kept in smaller units than their elements, with the bytes of both."""
+        found = {}
+        for name, array in arrays.items():
+            kind = self.objects[name].type if name in self.objects else None
+            while isinstance(kind, Array):
+                kind = kind.element
+            unit = array.element.dtype.itemsize
+            if kind is not None and not isinstance(kind, Void) and kind.size > unit:
+                found[name] = (unit, kind.size)
+        return found
 
     def _begin_barriers(self, line: int) -> None:
         """Let the barriers that have numbers begin at 0, if the kernel has any."""

@@ -384,6 +384,8 @@ class Program:
     """The variables that a front end made to hold the values of expressions."""
     spellings: Mapping[str, str] = field(default_factory=dict)
     """The names in the source of variables that have others in the tree."""
+    units: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Arrays whose indices count units that are smaller than an element as it is declared: the bytes of both."""
     is_opencl: bool = False
     """Whether it is written in OpenCL C, so that findings speak of work-items and work-groups."""
     warp: int | None = None
