@@ -25,8 +25,10 @@ _ORDERED = ("<", "<=", ">", ">=")
 _FEW = 4
 """The largest value of a made-up integer that bounds loops and is no size: such as the radius of a filter."""
 _MAX_DEPTH = 40
-_MOST = 1 << 24
-"""Elements up to which a buffer grows."""
+_MAX_TERMS = 64
+"""Terms of a polynomial; one of more is not known."""
+_MOST = 1 << 26
+"""Bytes up to which a buffer grows."""
 _AXES = 3
 
 Monomial = tuple[str, ...]
@@ -69,7 +71,7 @@ class GridSizes:
             return None
         of_parameter, accessed = self.bytes[array]
         wanted = max(2 * counts.get(array, threads), -(-(index + 1) * accessed // of_parameter))
-        return wanted if wanted <= _MOST else None
+        return wanted if wanted * of_parameter <= _MOST else None
 
 
 def grid_sizes(
@@ -214,7 +216,9 @@ class _Uses:
                     return self._polynomials[name]
                 return {(name if name in self.integers and name not in self.changed else f"?{name}",): 1}
             case ir.Binary(op="+" | "-" | "*" as op, left=left, right=right):
-                return _combined(op, self.polynomial(left, depth + 1), self.polynomial(right, depth + 1))
+                one, other = self.polynomial(left, depth + 1), self.polynomial(right, depth + 1)
+                if max(len(one) * len(other) if op == "*" else 0, len(one) + len(other)) <= _MAX_TERMS:
+                    return _combined(op, one, other)
             case ir.Binary(op="<<", left=left, right=ir.Literal(value=bits)):
                 return _combined("*", self.polynomial(left, depth + 1), {(): 1 << int(bits)})
             case ir.Unary(op="-", operand=operand):
