@@ -203,7 +203,6 @@ def check(
 def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, strict: bool, quiet: bool) -> Checked:
     kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
-    notes: list[str] = []
     predicted: list[Predicted] = []
     fewer: SecondSize | None = None
     grids = _grid_sizes(kernels, requests)
@@ -224,6 +223,17 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
                     )
             if finding is not None:
                 found.setdefault((finding.finding, finding.file, finding.lines), finding)
+    notes = _notes(kernels, requests, caught)
+    return Checked(
+        list(found.values()), notes, len(requests), schedules, predicted, None if fewer is None else fewer.described()
+    )
+
+
+def _notes(
+    kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest], caught: Sequence[warnings.WarningMessage]
+) -> list[str]:
+    """Return notes on what was left out or not checked, and on what the program has to do for the launches."""
+    notes: list[str] = []
     for kernel in kernels:
         if isinstance(kernel.function, CFunction):
             notes += [note for note in kernel.function.module.unit.notes if note not in notes]
@@ -239,9 +249,7 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))
-    return Checked(
-        list(found.values()), notes, len(requests), schedules, predicted, None if fewer is None else fewer.described()
-    )
+    return notes
 
 
 def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
@@ -425,31 +433,14 @@ def _run(
                 accelerator.launch(function, request.grid, request.block, *arguments, shared_bytes=request.shared_bytes)
             accelerator.synchronize()
     except Finding as finding:
-        again = None
-        if isinstance(finding, DivisionByZero) and made_up and not made.positive:
-            # Integers that are made up may be divisors: the finding counts if it remains where none is zero.
-            again = replace(made, positive=True)
-        elif isinstance(finding, OutOfBounds) and grids is not None and finding.array in made_up:
-            grown = grids.grown(
-                finding.array, finding.index, made.counts, math.prod(requests[0].grid + requests[0].block)
-            )
-            again = None if grown is None else replace(made, counts={**made.counts, finding.array: grown})
+        again = _again(finding, requests, made, made_up, grids)
         if again is not None:
             return _run(
                 kernels_of(requests), requests, device, schedule, again, strict=strict, fewer=fewer, grids=grids
             )
-        size = ""
-        if fewer is not None:
-            if isinstance(finding, OutOfBounds) and _of_a_thread_with_an_element(finding, requests[0], fewer):
-                return None, [], made
-            size = (
-                f"; in a second launch, which check adds, with {fewer.described()}, fewer than the threads: if the "
-                "kernel needs an element for each thread, state the number (--arg)"
-            )
-        elif isinstance(finding, OutOfBounds) and finding.array in made_up:
-            size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
-        if requests[0].file.suffix == ".cl":
-            size = in_opencl(size)
+        if fewer is not None and _of_a_thread_with_an_element(finding, requests[0], fewer):
+            return None, [], made
+        size = _on_sizes(finding, requests, made_up, fewer)
         place = finding.file or "", tuple(finding.lines), finding.columns
         found = Found(type(finding).__name__, *place, f"{finding}{size}")
         if isinstance(finding, (Deadlock, BarrierDivergence)):
@@ -459,13 +450,40 @@ def _run(
     return found, _times(profile.launches, device), made
 
 
-def _of_a_thread_with_an_element(finding: OutOfBounds, request: LaunchRequest, fewer: SecondSize) -> bool:
-    """Return whether the thread of a finding is one of those that have an element of their own along x.
+def _again(
+    finding: Finding, requests: Sequence[LaunchRequest], made: MadeUp, made_up: set[str], grids: GridSizes | None
+) -> MadeUp | None:
+    """Return what a launch is repeated with, because what was ``made_up`` may be why it has a finding; None if not."""
+    if isinstance(finding, DivisionByZero) and made_up and not made.positive:
+        # Integers that are made up may be divisors: the finding counts if it remains where none is zero.
+        return replace(made, positive=True)
+    if isinstance(finding, OutOfBounds) and grids is not None and finding.array in made_up:
+        threads = math.prod(requests[0].grid + requests[0].block)
+        grown = grids.grown(finding.array, finding.index, made.counts, threads)
+        return None if grown is None else replace(made, counts={**made.counts, finding.array: grown})
+    return None
+
+
+def _on_sizes(finding: Finding, requests: Sequence[LaunchRequest], made_up: set[str], fewer: SecondSize | None) -> str:
+    """Return the end of a finding's message that says which sizes were made up; empty for none."""
+    size = ""
+    if fewer is not None:
+        size = (
+            f"; in a second launch, which check adds, with {fewer.described()}, fewer than the threads: if the "
+            "kernel needs an element for each thread, state the number (--arg)"
+        )
+    elif isinstance(finding, OutOfBounds) and finding.array in made_up:
+        size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
+    return in_opencl(size) if requests[0].file.suffix == ".cl" else size
+
+
+def _of_a_thread_with_an_element(finding: Finding, request: LaunchRequest, fewer: SecondSize) -> bool:
+    """Return whether the thread of an access out of bounds is one of those that have an element of their own along x.
 
     Without a guard, it is the others that are out of bounds. A thread with an element that is out of bounds needs
     several of them, of which the number is not known.
     """
-    if not finding.threads or fewer.several:
+    if not isinstance(finding, OutOfBounds) or not finding.threads or fewer.several:
         return False
     block, thread = finding.threads[0]
     return block[0] * request.block[0] + thread[0] < fewer.elements

@@ -96,14 +96,22 @@ def grid_sizes(
     of_arrays = {name: (size, program.arrays[name].element.dtype.itemsize) for name, size in sizes.items()
                  if name in program.arrays}  # fmt: skip
     first = Sizes(numbers | loops, _elements(rows, numbers, of_arrays))
-    guarded = {name for name in uses.guards if name in sides and sides[name] < _AXES}
-    fewer = {name: smaller(extents[axis], block[axis]) or extents[axis] for name, axis in sides.items()}
-    fewer = {name: fewer[name] if name in guarded else numbers[name] for name in sides}
+    guarded, fewer = _fewer(uses, sides, extents, block)
     # Strides of planes are products of sides, so they are known only where no side changes.
     second = None
-    if fewer != {name: numbers[name] for name in sides} and not set(uses.strides) - set(sides):
+    if guarded and not set(uses.strides) - set(sides):
         second = Sizes(numbers | loops | fewer, _elements(rows, numbers | fewer, of_arrays))
     return GridSizes(first, second, {name: fewer[name] for name in sorted(guarded)}, of_arrays)
+
+
+def _fewer(
+    uses: _Uses, sides: Mapping[str, int], extents: Sequence[int], block: Sequence[int]
+) -> tuple[set[str], dict[str, int]]:
+    """Return the sides that guard all stores and are smaller in the second launch, and their values there."""
+    guarded = {name for name in uses.guards if name in sides and sides[name] < _AXES}
+    fewer = {name: smaller(extents[axis], block[axis]) or extents[axis] for name, axis in sides.items()}
+    guarded = {name for name in guarded if fewer[name] < extents[sides[name]]}
+    return guarded, {name: fewer[name] for name in guarded}
 
 
 def _elements(
@@ -325,35 +333,34 @@ class _Uses:
 
     def _row(self, index: Polynomial, sides: Mapping[str, int]) -> tuple[int, Monomial, Polynomial] | None:
         """Return the factor and the sides of an index by rows, and what is added to it; None for another index."""
-        terms = {m: f for m, f in index.items() if any(s in "XYZ" for s in m)}
+        terms = {m: f for m, f in index.items() if not set(m).isdisjoint("XYZ")}
         rest = {m: f for m, f in index.items() if m not in terms}
         if not terms or len(set(terms.values())) != 1 or any(_is_unknown(s) for m in index for s in m):
             return None
         ordered = sorted(terms, key=len)
-        factor, known = terms[ordered[0]], dict.fromkeys(sides)
         row: list[str] = []
         used = set()
         for monomial in ordered:
-            (axis,) = [s for s in monomial if s in "XYZ"][:1]
-            names = _without(monomial, axis)
-            if sum(s in "XYZ" for s in monomial) != 1 or sorted(names) != sorted(row) or axis in used:
+            axis = next(s for s in monomial if s in "XYZ")
+            if sorted(_without(monomial, axis)) != sorted(row) or axis in used:
                 return None
             used.add(axis)
-            of_axis = [name for name in known if sides[name] == "XYZ".index(axis)]
-            following = [m for m in ordered if len(m) == len(monomial) + 1]
-            wanted = [s for m in following for s in m if s in of_axis]
-            if following and not wanted:  # a pitch
-                wanted = [s for m in following for s in m if s in known and s not in row]
-            names_of_axis = (
-                wanted[:1]
-                or [name for name in of_axis if name in (*self.compared["XYZ".index(axis)], *self.turned, *self.never)][
-                    :1
-                ]
-            )
-            if not names_of_axis:
+            outer = [s for m in ordered if len(m) == len(monomial) + 1 for s in m]
+            length = self._length("XYZ".index(axis), [s for s in outer if s in sides and s not in row], sides)
+            if length is None:
                 return None
-            row += names_of_axis
-        return factor, tuple(row), rest
+            row.append(length)
+        return terms[ordered[0]], tuple(row), rest
+
+    def _length(self, axis: int, following: Sequence[str], sides: Mapping[str, int]) -> str | None:
+        """Return the side that is the length along an axis; None if there is none.
+
+        ``following``: those by which the indices along the next axis are multiplied. A pitch is of another axis.
+        """
+        own = [name for name in following if sides[name] == axis]
+        compared = (*self.compared[axis], *self.turned, *self.never)
+        bounds = [name for name in sides if sides[name] == axis and name in compared]
+        return next(iter([*own, *following, *bounds]), None)
 
     def _stores(self, body: Sequence[ir.Stmt], under: frozenset[str], every: list[frozenset[str]]) -> None:
         """Collect for each store to a parameter the integers whose comparison it is under."""

@@ -163,6 +163,7 @@ class Executable:
             raise first from None
 
 
+# Long: one case for each way of execution.
 def _launch(
     kernel: CompiledKernel,
     launch: Launch,

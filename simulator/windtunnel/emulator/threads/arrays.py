@@ -273,11 +273,9 @@ class ThreadArray:
         if memory is not None:
             if self.checked:
                 only_reads = op == "load" or (op == "cas" and before != values[0])
-                self._check(thread, line, at, ATOMIC_READ if only_reads else ATOMIC)
-                releases = memory.releases.get(at * self.parts)
-                if releases is None or op == "store":  # who reads what it stores acquires nothing of earlier operations
-                    releases = memory.releases[at * self.parts] = Releases()
-                releases.apply(self._clock(thread), acquires_only=only_reads, relaxed=relaxed)
+                self._order_atomic(
+                    memory, thread, line, at, only_reads=only_reads, stores=op == "store", relaxed=relaxed
+                )
             if thread.loops:
                 thread.record_poll(PolledRead(self, at, before, line))
             if thread.trace is not None:
@@ -286,6 +284,24 @@ class ThreadArray:
         if memory is not None and before != flat[at]:
             memory.record_change(at * self.parts, thread, line)
         return before
+
+    def _order_atomic(
+        self,
+        memory: MemoryRange,
+        thread: Accessor,
+        line: int,
+        at: int,
+        *,
+        only_reads: bool,
+        stores: bool,
+        relaxed: bool,
+    ) -> None:
+        """Check an atomic operation, release what the thread has prepared, and acquire. Raises DataRace."""
+        self._check(thread, line, at, ATOMIC_READ if only_reads else ATOMIC)
+        releases = memory.releases.get(at * self.parts)
+        if releases is None or stores:  # who reads what it stores acquires nothing of earlier operations
+            releases = memory.releases[at * self.parts] = Releases()
+        releases.apply(self._clock(thread), acquires_only=only_reads, relaxed=relaxed)
 
     def _check_scope(self, thread: Accessor, line: int, at: int, *, of_block: bool) -> None:
         """Raise DataRace if atomic operations of two blocks meet, one of which is atomic in its block only."""
