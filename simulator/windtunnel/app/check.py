@@ -8,8 +8,8 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,12 @@ import numpy as np
 
 from windtunnel.app.check_arguments import (
     CheckParameter,
-    Spec,
-    array_of,
-    as_record,
-    check_names,
-    default_array,
-    default_number,
-    default_numbers,
-    parsed,
+    LaunchRequest,
+    MadeUp,
+    arguments_of,
 )
-from windtunnel.app.check_headers import naming_headers
+from windtunnel.app.check_grids import GridSizes, grid_sizes
+from windtunnel.app.check_headers import is_binary, naming_headers
 from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import (
     BarrierDivergence,
@@ -43,46 +39,22 @@ from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.ctype import Void, member_name
 from windtunnel.csource.facts import stored
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
-from windtunnel.language.ir import Program
+from windtunnel.emulate.common.current import largest_shared_bytes
+from windtunnel.language import ir
+from windtunnel.language.opencl_words import in_opencl
 from windtunnel.language.parameters import parameters_of
 from windtunnel.language.specialise import kernel_source
 from windtunnel.language.types import Array, Scalar
 from windtunnel.library.devices import open_device
-from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.profile import LaunchProfile, Profile
 
 DEVICE = "h100-sxm-80gb"
 """The device that is emulated unless another is asked for."""
+OPTED_IN_ABOVE = 49_152
+"""Bytes of dynamic shared memory above which CUDA launches a kernel only if the program has allowed it."""
 _KEYS = ("file", "kernel", "grid", "block", "args", "shared_bytes", "defines", "include")
-
-
-@dataclass(frozen=True)
-class LaunchRequest:
-    """One launch that is asked for.
-
-    Attributes:
-        file: The kernel's file.
-        kernel: Its name; None if the file has one only.
-        grid: Blocks (groups) along x, y and z.
-        block: Threads (work-items) of a block along x, y and z.
-        arguments: What ``--arg`` says, by name.
-        shared_bytes: Bytes of dynamic shared memory.
-        defines: Macros.
-        include: Folders of headers.
-        where: The place of the request, for messages.
-    """
-
-    file: Path
-    kernel: str | None
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    shared_bytes: int = 0
-    defines: Sequence[str] = ()
-    include: Sequence[str] = ()
-    where: Location = field(default_factory=Location)
 
 
 @dataclass(frozen=True)
@@ -113,7 +85,7 @@ class Predicted:
 class Checked:
     """What the check has found, notes on what was not checked, and the time of the launches on the device.
 
-    ``elements``: the number of elements of a further launch, which has fewer of them than threads. A launch that has a
+    ``elements``: the elements of a further launch, in words, which has fewer of them than threads. A launch that has a
     finding counts with the time of the kernel as it is, unless it never ends.
     """
 
@@ -122,7 +94,7 @@ class Checked:
     launches: int
     schedules: int
     predicted: Sequence[Predicted] = ()
-    elements: int | None = None
+    elements: str | None = None
 
 
 @dataclass(frozen=True)
@@ -231,33 +203,53 @@ def check(
 def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, strict: bool, quiet: bool) -> Checked:
     kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
-    notes: list[str] = []
     predicted: list[Predicted] = []
     fewer: SecondSize | None = None
+    grids = _grid_sizes(kernels, requests)
+    first = MadeUp() if grids is None else MadeUp(numbers=grids.first.numbers, counts=grids.first.elements)
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
         for schedule in [None, *range(schedules)]:
             # Each run begins with new buffers, and new variables of the files.
             kernels = kernels if schedule is None else kernels_of(requests)
-            finding, times = _run(kernels, requests, chosen, schedule, strict=strict)
+            finding, times, first = _run(kernels, requests, chosen, schedule, first, strict=strict, grids=grids)
             predicted = predicted or times
             if finding is None and schedule is None:
-                fewer = _fewer(kernels, requests)
-            if fewer is not None and schedule is None:
-                again = kernels_of(requests)
-                finding, _ = _run(again, requests, chosen, None, strict=strict, fewer=fewer)
+                second, fewer = _second(kernels, requests, grids, first)
+                if second is not None:
+                    finding, _, _ = _run(
+                        kernels_of(requests), requests, chosen, None, second, strict=strict, fewer=fewer, grids=grids
+                    )
             if finding is not None:
                 found.setdefault((finding.finding, finding.file, finding.lines), finding)
+    notes = _notes(kernels, requests, caught)
+    return Checked(
+        list(found.values()), notes, len(requests), schedules, predicted, None if fewer is None else fewer.described()
+    )
+
+
+def _notes(
+    kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest], caught: Sequence[warnings.WarningMessage]
+) -> list[str]:
+    """Return notes on what was left out or not checked, and on what the program has to do for the launches."""
+    notes: list[str] = []
     for kernel in kernels:
         if isinstance(kernel.function, CFunction):
             notes += [note for note in kernel.function.module.unit.notes if note not in notes]
+    for kernel, request in zip(kernels, requests, strict=True):
+        if request.shared_bytes > OPTED_IN_ABOVE and isinstance(kernel.function, CFunction):
+            unit = kernel.function.module.unit
+            if not (unit.opencl or any("MaxDynamicSharedMemorySize" in line for line in unit.lines)):
+                notes.append(
+                    f"{request.file}: more than {OPTED_IN_ABOVE:,} bytes of dynamic shared memory need "
+                    f"cudaFuncSetAttribute({kernel.name}, cudaFuncAttributeMaxDynamicSharedMemorySize, "
+                    f"{request.shared_bytes}) in the program"
+                )
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))
-    return Checked(
-        list(found.values()), notes, len(requests), schedules, predicted, None if fewer is None else fewer.elements
-    )
+    return notes
 
 
 def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
@@ -266,6 +258,10 @@ def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
     made = []
     for request in requests:
         suffix = request.file.suffix
+        if is_binary(request.file):
+            raise InputError(
+                "a binary file", where=Location(str(request.file)), expected="the source of a kernel, as text"
+            )
         if suffix == ".py":
             made.append(_python(request))
             continue
@@ -356,27 +352,54 @@ def _python(request: LaunchRequest) -> CheckedKernel:
     return CheckedKernel(function, name, parameters)
 
 
-def _fewer(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) -> SecondSize | None:
+def _program(kernel: CheckedKernel, request: LaunchRequest) -> ir.Program:
+    """Return a kernel's typed tree."""
+    if not isinstance(kernel.function, CFunction):
+        return kernel_source(kernel.function).declared({})
+    values = {"local": math.prod(request.block), "number": 1}
+    nulls = [name for name, text in request.arguments.items() if text.strip() == "0"]
+    return kernel.function.typed([
+        0 if p.name in nulls else values[p.kind] * p.size if p.kind in values else b"" for p in kernel.parameters
+    ])  # fmt: skip
+
+
+def _grid_sizes(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) -> GridSizes | None:
+    """Return what is made up for a launch of two or three dimensions; None for another one, or several launches."""
+    (kernel, *_), (request, *others) = kernels, requests
+    free = [p for p in kernel.parameters if p.name not in request.arguments and not p.members]
+    integers = [p.name for p in free if p.kind == "number" and p.dtypes[0].kind in "iu"]
+    if others or not isinstance(kernel.function, CFunction) or not any(p.kind == "pointer" for p in free):
+        return None
+    # The buffers of which the size is known, in elements of the parameters.
+    sizes = {p.name: p.size for p in free if p.kind == "pointer"}
+    return grid_sizes(_program(kernel, request), integers, request.grid, request.block, sizes)
+
+
+def _second(
+    kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest], grids: GridSizes | None, first: MadeUp
+) -> tuple[MadeUp | None, SecondSize | None]:
     """Return a further launch, with fewer elements than threads; None for no such launch."""
     (kernel, *_), (request, *others) = kernels, requests
+    if others or (
+        isinstance(kernel.function, CFunction) and states_conditions(kernel.function.module.unit.lines)
+    ):  # fmt: skip
+        return None, None
+    if grids is not None:
+        second = grids.second
+        if second is None:
+            return None, None
+        return MadeUp(numbers=second.numbers, counts={**first.counts, **second.elements}), SecondSize(
+            math.prod(grids.sides.values()), several=True, sides=grids.sides
+        )
     threads = request.grid[0] * request.block[0]
-    if others or math.prod(request.grid) * math.prod(request.block) != threads:
-        return None
+    if math.prod(request.grid) * math.prod(request.block) != threads:
+        return None, None
     free = [p for p in kernel.parameters if p.name not in request.arguments and not p.members]
     counts = [p.name for p in free if p.kind == "number" and p.dtypes[0].kind in "iu" and is_count(p.name)]
     if not any(p.kind == "pointer" for p in free):
-        return None
-    if isinstance(kernel.function, CFunction):
-        if states_conditions(kernel.function.module.unit.lines):
-            return None
-        values = {"local": math.prod(request.block), "number": 1}
-        nulls = [name for name, text in request.arguments.items() if text.strip() == "0"]
-        program: Program = kernel.function.typed([
-            0 if p.name in nulls else values[p.kind] * p.size if p.kind in values else b"" for p in kernel.parameters
-        ])  # fmt: skip
-    else:
-        program = kernel_source(kernel.function).declared({})
-    return second_size(program, counts, threads, request.block[0])
+        return None, None
+    fewer = second_size(_program(kernel, request), counts, threads, request.block[0])
+    return (None if fewer is None else MadeUp(fewer.elements)), fewer
 
 
 def _run(
@@ -384,17 +407,17 @@ def _run(
     requests: Sequence[LaunchRequest],
     device: str,
     schedule: int | None,
+    made: MadeUp,
     *,
     strict: bool,
     fewer: SecondSize | None = None,
-    positive: bool = False,
-) -> tuple[Found | None, list[Predicted]]:
-    """Return the first finding, and the times of the launches up to it.
+    grids: GridSizes | None = None,
+) -> tuple[Found | None, list[Predicted], MadeUp]:
+    """Return the first finding, the times of the launches up to it, and what arguments were made of.
 
-    ``fewer``: the number of elements of what is not stated; by default that of the threads. ``positive``: integers that
-    are made up are not zero.
+    ``fewer``: the number of elements of what is not stated, for the second launch. ``grids``: the sizes of a launch of
+    two or three dimensions, in which buffers whose size is not known grow.
     """
-    elements = None if fewer is None else fewer.elements
     profile, found = Profile(device), None
     made_up: set[str] = set()
     try:
@@ -403,41 +426,64 @@ def _run(
             for kernel, request in zip(kernels, requests, strict=True):
                 pointers = {p.name for p in kernel.parameters if p.kind == "pointer"}
                 made_up = pointers - {*request.arguments, *buffers}
-                arguments = arguments_of(accelerator, kernel, request, buffers, elements, positive=positive)
-                accelerator.launch(
-                    Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
-                )
+                arguments = arguments_of(accelerator, kernel.parameters, request, buffers, made)
+                function = Kernel(kernel.function)
+                if accelerator.info.api == "cuda" and request.shared_bytes:
+                    function.allowed_shared_bytes = largest_shared_bytes(accelerator)
+                accelerator.launch(function, request.grid, request.block, *arguments, shared_bytes=request.shared_bytes)
             accelerator.synchronize()
     except Finding as finding:
-        if isinstance(finding, DivisionByZero) and made_up and not positive:
-            # Integers that are made up may be divisors: the finding counts if it remains where none is zero.
-            return _run(kernels_of(requests), requests, device, schedule, strict=strict, fewer=fewer, positive=True)
-        size = ""
-        if fewer is not None:
-            if isinstance(finding, OutOfBounds) and _of_a_thread_with_an_element(finding, requests[0], fewer):
-                return None, []
-            size = (
-                f"; in a second launch, which check adds, with {fewer.elements:,} elements, fewer than the threads: if "
-                "the kernel needs an element for each thread, state the number (--arg)"
+        again = _again(finding, requests, made, made_up, grids)
+        if again is not None:
+            return _run(
+                kernels_of(requests), requests, device, schedule, again, strict=strict, fewer=fewer, grids=grids
             )
-        elif isinstance(finding, OutOfBounds) and finding.array in made_up:
-            size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
+        if fewer is not None and _of_a_thread_with_an_element(finding, requests[0], fewer):
+            return None, [], made
+        size = _on_sizes(finding, requests, made_up, fewer)
         place = finding.file or "", tuple(finding.lines), finding.columns
         found = Found(type(finding).__name__, *place, f"{finding}{size}")
         if isinstance(finding, (Deadlock, BarrierDivergence)):
             del profile.launches[-1:]  # it never ends
     except DeviceError as error:
         raise InputError(str(error), where=requests[0].where) from None
-    return found, _times(profile.launches, device)
+    return found, _times(profile.launches, device), made
 
 
-def _of_a_thread_with_an_element(finding: OutOfBounds, request: LaunchRequest, fewer: SecondSize) -> bool:
-    """Return whether the thread of a finding is one of those that have an element of their own along x.
+def _again(
+    finding: Finding, requests: Sequence[LaunchRequest], made: MadeUp, made_up: set[str], grids: GridSizes | None
+) -> MadeUp | None:
+    """Return what a launch is repeated with, because what was ``made_up`` may be why it has a finding; None if not."""
+    if isinstance(finding, DivisionByZero) and made_up and not made.positive:
+        # Integers that are made up may be divisors: the finding counts if it remains where none is zero.
+        return replace(made, positive=True)
+    if isinstance(finding, OutOfBounds) and grids is not None and finding.array in made_up:
+        threads = math.prod(requests[0].grid + requests[0].block)
+        grown = grids.grown(finding.array, finding.index, made.counts, threads)
+        return None if grown is None else replace(made, counts={**made.counts, finding.array: grown})
+    return None
+
+
+def _on_sizes(finding: Finding, requests: Sequence[LaunchRequest], made_up: set[str], fewer: SecondSize | None) -> str:
+    """Return the end of a finding's message that says which sizes were made up; empty for none."""
+    size = ""
+    if fewer is not None:
+        size = (
+            f"; in a second launch, which check adds, with {fewer.described()}, fewer than the threads: if the "
+            "kernel needs an element for each thread, state the number (--arg)"
+        )
+    elif isinstance(finding, OutOfBounds) and finding.array in made_up:
+        size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
+    return in_opencl(size) if requests[0].file.suffix == ".cl" else size
+
+
+def _of_a_thread_with_an_element(finding: Finding, request: LaunchRequest, fewer: SecondSize) -> bool:
+    """Return whether the thread of an access out of bounds is one of those that have an element of their own along x.
 
     Without a guard, it is the others that are out of bounds. A thread with an element that is out of bounds needs
     several of them, of which the number is not known.
     """
-    if not finding.threads or fewer.several:
+    if not isinstance(finding, OutOfBounds) or not finding.threads or fewer.several:
         return False
     block, thread = finding.threads[0]
     return block[0] * request.block[0] + thread[0] < fewer.elements
@@ -460,112 +506,3 @@ def _times(launches: Sequence[LaunchProfile], device: str) -> list[Predicted]:
         )
         for name, group in kernels.items()
     ]
-
-
-def arguments_of(
-    accelerator: Accelerator,
-    kernel: CheckedKernel,
-    request: LaunchRequest,
-    buffers: dict[str, Buffer],
-    elements: int | None = None,
-    *,
-    positive: bool = False,
-) -> list[Any]:
-    """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError.
-
-    What is not stated is made for as many elements as there are threads, or for ``elements`` along x.
-    """
-    check_names(request.arguments, kernel.parameters, request.where)
-    sides = [g * b for g, b in zip(request.grid, request.block, strict=True)]
-    if elements is not None:
-        sides[0] = elements
-    threads = math.prod(sides)
-    made: list[Any] = []
-    for parameter in kernel.parameters:
-        text = request.arguments.get(parameter.name)
-        where = Location(request.where.file, request.where.line, request.where.column, f"--arg {parameter.name}")
-        spec = None if text is None else parsed(text, where)
-        if parameter.members:
-            made.append(_record(parameter, request, threads))
-        elif parameter.kind == "number":
-            made.append(_number(parameter, spec, threads, where))
-        elif parameter.kind == "local":
-            made.append(_local(parameter, spec, math.prod(request.block), where))
-        else:
-            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where, positive=positive))
-    return made
-
-
-def _record(parameter: CheckParameter, request: LaunchRequest, threads: int) -> Any:
-    """Return a struct or a vector that is passed by value, of the numbers that are given for its members."""
-    values = default_numbers(parameter, threads)
-    for place, (name, dtype) in enumerate(zip(parameter.members, parameter.dtypes, strict=True)):
-        text = request.arguments.get(name)
-        if text is not None:
-            where = Location(request.where.file, request.where.line, request.where.column, f"--arg {name}")
-            member = CheckParameter(name, "number", (dtype,), dtype.itemsize)
-            values[place] = dtype.type(_number(member, parsed(text, where), threads, where))
-    return as_record(values, parameter)
-
-
-def _number(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> Any:
-    if spec is None:
-        return default_number(parameter, threads)
-    if spec.kind != "number":
-        raise InputError(f"'{parameter.name}' is a number, not an array", where=where, expected="such as 64 or 0.5")
-    dtype = parameter.dtypes[0]
-    if dtype.kind in "iu" and isinstance(spec.value, float) and not spec.value.is_integer():
-        raise InputError(f"{spec.value} for '{parameter.name}', an integer", where=where, expected="a whole number")
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        if not int(info.min) <= int(spec.value) <= 2 ** (8 * dtype.itemsize) - 1:
-            raise InputError(
-                f"{spec.value} does not fit into {dtype}", where=where, expected=f"{info.min} to {info.max}"
-            )
-        return int(spec.value)
-    return spec.value
-
-
-def _local(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> int:
-    if spec is None:
-        return threads * parameter.size
-    if spec.kind not in ("local", "empty"):
-        raise InputError(f"'{parameter.name}' is local memory of a group", where=where, expected="local:N")
-    return spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
-
-
-def _buffer(
-    accelerator: Accelerator,
-    parameter: CheckParameter,
-    spec: Spec | None,
-    sides: Sequence[int],
-    buffers: dict[str, Buffer],
-    where: Location,
-    *,
-    positive: bool,
-) -> Any:
-    if spec is not None and spec.kind == "number":
-        if spec.value == 0:
-            return 0
-        raise InputError(
-            f"'{parameter.name}' is a pointer, not a number", where=where, expected="such as zeros:64, or 0"
-        )
-    if spec is not None and spec.kind == "local":
-        raise InputError(f"'{parameter.name}' is no local memory", where=where, expected="such as zeros:64")
-    name = parameter.name if spec is None or spec.kind != "name" else spec.name
-    if name in buffers:
-        return buffers[name]
-    if spec is not None and spec.kind == "name":
-        raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
-    if spec is None:
-        made = accelerator.to_device(default_array(parameter, sides, positive=positive))
-    else:
-        contents = array_of(spec, parameter, where)
-        if contents is None:
-            single = spec.dtype or (parameter.dtypes[0] if len(set(parameter.dtypes)) == 1 else np.dtype(np.uint8))
-            size = spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
-            made = accelerator.empty(max(size // single.itemsize, 1), single)
-        else:
-            made = accelerator.to_device(contents)
-    buffers[name] = made
-    return made
