@@ -72,7 +72,8 @@ def launched(device: Any, name: str, folder: Path, mode: str) -> dict[str, Any]:
     if name.startswith("opencl_c_"):
         return _opencl_c(device, name, mode)
     import windtunnel
-    from windtunnel.app.check import arguments_of, kernels_of, launches_of
+    from windtunnel.app.check import arguments_of, kernels_of
+    from windtunnel.app.check_requests import launches_of
 
     requests = launches_of(folder / "src" / f"{name}.yaml")
     kernels = kernels_of(requests)
@@ -82,7 +83,7 @@ def launched(device: Any, name: str, folder: Path, mode: str) -> dict[str, Any]:
     launches = []
     for request, kernel, arguments in zip(requests, kernels, given, strict=True):
         one: Any = getattr(modules[request.file], kernel.function._qualified)
-        launches.append((one, request.grid, request.block, arguments, request.shared_bytes))
+        launches.append((one, request.grid, request.block, arguments, request.shared_bytes or 0))
     _run(device, launches, mode)
     return {key: _host(device, buffer) for key, buffer in buffers.items()}
 

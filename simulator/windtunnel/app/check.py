@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import math
-import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,19 +26,19 @@ from windtunnel.app.check_arguments import (
     parsed,
 )
 from windtunnel.app.check_headers import naming_headers
+from windtunnel.app.check_made_up import MadeUp, Scope
+from windtunnel.app.check_requests import LaunchRequest
 from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import (
     BarrierDivergence,
     ChecksSkippedWarning,
     Deadlock,
     DeviceError,
-    DivisionByZero,
     Finding,
     InputError,
     Location,
     OutOfBounds,
 )
-from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.ctype import Void, member_name
 from windtunnel.csource.facts import stored
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
@@ -55,34 +54,6 @@ from windtunnel.runtime.profile import LaunchProfile, Profile
 
 DEVICE = "h100-sxm-80gb"
 """The device that is emulated unless another is asked for."""
-_KEYS = ("file", "kernel", "grid", "block", "args", "shared_bytes", "defines", "include")
-
-
-@dataclass(frozen=True)
-class LaunchRequest:
-    """One launch that is asked for.
-
-    Attributes:
-        file: The kernel's file.
-        kernel: Its name; None if the file has one only.
-        grid: Blocks (groups) along x, y and z.
-        block: Threads (work-items) of a block along x, y and z.
-        arguments: What ``--arg`` says, by name.
-        shared_bytes: Bytes of dynamic shared memory.
-        defines: Macros.
-        include: Folders of headers.
-        where: The place of the request, for messages.
-    """
-
-    file: Path
-    kernel: str | None
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    shared_bytes: int = 0
-    defines: Sequence[str] = ()
-    include: Sequence[str] = ()
-    where: Location = field(default_factory=Location)
 
 
 @dataclass(frozen=True)
@@ -134,72 +105,6 @@ class CheckedKernel:
     parameters: Sequence[CheckParameter]
 
 
-def dims(text: str, option: str) -> tuple[int, ...]:
-    """Return sizes along x, y and z, given as ``X[,Y[,Z]]``. Raises InputError."""
-    parts = str(text).strip().strip("[]()").split(",")
-    if not 1 <= len(parts) <= 3 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-        raise InputError(f"'{text}' is no size", where=Location(field=option), expected="X[,Y[,Z]], each from 1")
-    return (*(int(part) for part in parts), *(1,) * (3 - len(parts)))
-
-
-def launches_of(file: Path) -> list[LaunchRequest]:
-    """Return the launches that a LAUNCHES.yaml lists. Raises InputError."""
-    document = parse(read_text(file, "list of launches"), str(file))
-    if not isinstance(document.data, list) or not document.data:
-        raise InputError(
-            "no list of launches", where=document.where(()), expected="- {file, kernel, grid, block, args}"
-        )
-    return [_request(document, file, number) for number in range(len(document.data))]
-
-
-# Long: one check for each key.
-def _request(document: Document, file: Path, number: int) -> LaunchRequest:
-    given = document.data[number]
-    where = document.where((number,))
-    if not isinstance(given, dict):
-        raise InputError("this launch is no mapping", where=where, expected="{file, kernel, grid, block, args}")
-    for key in given:
-        if key not in _KEYS:
-            raise InputError(
-                f"no key '{key}' of a launch",
-                where=document.where((number, key), key=True),
-                expected=f"one of {', '.join(_KEYS)}",
-            )
-    for key in ("file", "grid", "block"):
-        if key not in given:
-            raise InputError(f"a launch without '{key}'", where=where, expected=f"{key}: ...")
-    sizes = []
-    for key in ("grid", "block"):
-        value = given[key]
-        text = ",".join(str(one) for one in value) if isinstance(value, list) else str(value)
-        try:
-            sizes.append(dims(text, key))
-        except InputError as error:
-            raise error.at(document.where((number, key))) from None
-    arguments = given.get("args") or {}
-    if not isinstance(arguments, dict):
-        raise InputError("args that are no mapping", where=document.where((number, "args")), expected="{name: SPEC}")
-    defines = given.get("defines") or []
-    if isinstance(defines, dict):
-        defines = [f"{name}={value}" for name, value in defines.items()]
-    shared = given.get("shared_bytes", 0)
-    if not isinstance(shared, int) or shared < 0:
-        raise InputError(
-            f"shared_bytes of {shared!r}", where=document.where((number, "shared_bytes")), expected="a number from 0"
-        )
-    return LaunchRequest(
-        Path(os.path.normpath(file.parent / str(given["file"]))),
-        given.get("kernel"),
-        sizes[0],
-        sizes[1],
-        {str(name): str(value) for name, value in arguments.items()},
-        shared,
-        [str(one) for one in defines],
-        [str(file.parent / str(one)) for one in given.get("include") or []],
-        where,
-    )
-
-
 def check(
     requests: Sequence[LaunchRequest],
     device: str | None = None,
@@ -232,23 +137,25 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     notes: list[str] = []
-    predicted: list[Predicted] = []
+    predicted: Sequence[Predicted] = []
     fewer: SecondSize | None = None
+    made = MadeUp()
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
         for schedule in [None, *range(schedules)]:
             # Each run begins with new buffers, and new variables of the files.
             kernels = kernels if schedule is None else kernels_of(requests)
-            finding, times = _run(kernels, requests, chosen, schedule, strict=strict)
-            predicted = predicted or times
-            if finding is None and schedule is None:
+            ran = _run(kernels, requests, chosen, schedule, made, strict=strict)
+            made, findings = ran.made, list(ran.findings)
+            predicted, notes = predicted or ran.times, notes or [*ran.notes]
+            if not findings and schedule is None:
                 fewer = _fewer(kernels, requests)
             if fewer is not None and schedule is None:
                 again = kernels_of(requests)
-                finding, _ = _run(again, requests, chosen, None, strict=strict, fewer=fewer)
-            if finding is not None:
-                found.setdefault((finding.finding, finding.file, finding.lines), finding)
+                findings += _run(again, requests, chosen, None, made, strict=strict, fewer=fewer).findings
+            for each in findings:
+                found.setdefault((each.finding, each.file, each.lines), each)
     for kernel in kernels:
         if isinstance(kernel.function, CFunction):
             notes += [note for note in kernel.function.module.unit.notes if note not in notes]
@@ -379,56 +286,114 @@ def _fewer(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) 
     return second_size(program, counts, threads, request.block[0])
 
 
+class _Ran(NamedTuple):
+    """What a run has found, the times of its launches up to the first finding, and what was made up in the end."""
+
+    findings: Sequence[Found]
+    times: Sequence[Predicted]
+    made: MadeUp
+    notes: Sequence[str]
+
+
 def _run(
     kernels: Sequence[CheckedKernel],
     requests: Sequence[LaunchRequest],
     device: str,
     schedule: int | None,
+    made: MadeUp,
     *,
     strict: bool,
     fewer: SecondSize | None = None,
-    positive: bool = False,
-) -> tuple[Found | None, list[Predicted]]:
-    """Return the first finding, and the times of the launches up to it.
+) -> _Ran:
+    """Run the launches, again with other memory as long as a finding comes from what is made up.
 
-    ``fewer``: the number of elements of what is not stated; by default that of the threads. ``positive``: integers that
-    are made up are not zero.
+    ``fewer``: the number of elements of what is not stated; by default that of the threads.
     """
+    past: tuple[str | None, Found] | None = None
+    while True:
+        finding, scope, times = _launched(kernels, requests, device, schedule, made, strict=strict, fewer=fewer)
+        found = [] if finding is None else [_found(finding, requests[0], scope, fewer)]
+        if past is not None and finding is not None and finding.array == past[0] and isinstance(finding, OutOfBounds):
+            past = None  # far beyond the end, too
+        second = fewer is not None and isinstance(finding, OutOfBounds)
+        again = None if finding is None or second else made.after(finding, scope)
+        if finding is None or again is None:
+            kept = [one for one in found if one is not None]
+            return _Ran(
+                kept if past is None else [past[1], *kept],
+                times,
+                made,
+                made.notes(scope, None if past is None else past[0]),
+            )
+        if made.is_just_past(finding, scope) and found[0] is not None:
+            past = finding.array, found[0]
+        made = again
+        for kernel in kernels:
+            if isinstance(kernel.function, CFunction):
+                kernel.function.module.begin_again()
+
+
+def _launched(
+    kernels: Sequence[CheckedKernel],
+    requests: Sequence[LaunchRequest],
+    device: str,
+    schedule: int | None,
+    made: MadeUp,
+    *,
+    strict: bool,
+    fewer: SecondSize | None,
+) -> tuple[Finding | None, Scope, list[Predicted]]:
+    """Return the first finding of launches, what the arguments of the last launch have made up, and the times."""
+    profile, found, scope = Profile(device), None, Scope()
     elements = None if fewer is None else fewer.elements
-    profile, found = Profile(device), None
-    made_up: set[str] = set()
     try:
         with open_device(device, schedule=schedule, strict=strict) as accelerator, accelerator.profile() as profile:
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
-                pointers = {p.name for p in kernel.parameters if p.kind == "pointer"}
-                made_up = pointers - {*request.arguments, *buffers}
-                arguments = arguments_of(accelerator, kernel, request, buffers, elements, positive=positive)
+                scope = _scope(kernel, request, buffers, made)
+                arguments = arguments_of(accelerator, kernel, request, buffers, elements, made)
+                shared = made.shared_bytes if request.shared_bytes is None else request.shared_bytes
                 accelerator.launch(
-                    Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
+                    Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=shared
                 )
             accelerator.synchronize()
     except Finding as finding:
-        if isinstance(finding, DivisionByZero) and made_up and not positive:
-            # Integers that are made up may be divisors: the finding counts if it remains where none is zero.
-            return _run(kernels_of(requests), requests, device, schedule, strict=strict, fewer=fewer, positive=True)
-        size = ""
-        if fewer is not None:
-            if isinstance(finding, OutOfBounds) and _of_a_thread_with_an_element(finding, requests[0], fewer):
-                return None, []
-            size = (
-                f"; in a second launch, which check adds, with {fewer.elements:,} elements, fewer than the threads: if "
-                "the kernel needs an element for each thread, state the number (--arg)"
-            )
-        elif isinstance(finding, OutOfBounds) and finding.array in made_up:
-            size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
-        place = finding.file or "", tuple(finding.lines), finding.columns
-        found = Found(type(finding).__name__, *place, f"{finding}{size}")
+        found = finding
         if isinstance(finding, (Deadlock, BarrierDivergence)):
             del profile.launches[-1:]  # it never ends
     except DeviceError as error:
         raise InputError(str(error), where=requests[0].where) from None
-    return found, _times(profile.launches, device)
+    return found, scope, _times(profile.launches, device)
+
+
+def _scope(kernel: CheckedKernel, request: LaunchRequest, buffers: Mapping[str, Buffer], made: MadeUp) -> Scope:
+    """Return what of a launch's arguments is made up; memory of kernels in Python has no size of its own to grow to."""
+    free = [p for p in kernel.parameters if p.name not in request.arguments and p.name not in buffers]
+    if not isinstance(kernel.function, CFunction):
+        return Scope({p.name: 0 for p in free if p.kind == "pointer"})
+    counts = {"pointer": math.prod(request.grid) * math.prod(request.block), "local": math.prod(request.block)}
+    return Scope(
+        {p.name: made.elements.get(p.name, counts[p.kind]) for p in free if p.kind in counts},
+        frozenset(p.name for p in free if p.kind == "local"),
+        numbers=any(p.kind == "number" and p.dtypes[0].kind in "iu" for p in free),
+        shared=request.shared_bytes is None,
+    )
+
+
+def _found(finding: Finding, request: LaunchRequest, scope: Scope, fewer: SecondSize | None) -> Found | None:
+    """Return what is said of a finding; None for one of the second launch that may have come from its size."""
+    size = ""
+    if fewer is not None:
+        if isinstance(finding, OutOfBounds) and _of_a_thread_with_an_element(finding, request, fewer):
+            return None
+        size = (
+            f"; in a second launch, which check adds, with {fewer.elements:,} elements, fewer than the threads: if "
+            "the kernel needs an element for each thread, state the number (--arg)"
+        )
+    elif isinstance(finding, OutOfBounds) and finding.array is not None and finding.array in scope.elements:
+        size = f"; '{finding.array}' is not given, so it is made up: {scope.spec(finding.array)} states its size"
+    place = finding.file or "", tuple(finding.lines), finding.columns
+    return Found(type(finding).__name__, *place, f"{finding}{size}")
 
 
 def _of_a_thread_with_an_element(finding: OutOfBounds, request: LaunchRequest, fewer: SecondSize) -> bool:
@@ -468,18 +433,19 @@ def arguments_of(
     request: LaunchRequest,
     buffers: dict[str, Buffer],
     elements: int | None = None,
-    *,
-    positive: bool = False,
+    made_up: MadeUp | None = None,
 ) -> list[Any]:
     """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError.
 
-    What is not stated is made for as many elements as there are threads, or for ``elements`` along x.
+    What is not stated is made for as many elements as there are threads, or for ``elements`` along x, except what
+    ``made_up`` says.
     """
+    made_up = made_up or MadeUp()
     check_names(request.arguments, kernel.parameters, request.where)
     sides = [g * b for g, b in zip(request.grid, request.block, strict=True)]
     if elements is not None:
         sides[0] = elements
-    threads = math.prod(sides)
+    threads = math.prod(sides) if made_up.integer is None else made_up.integer
     made: list[Any] = []
     for parameter in kernel.parameters:
         text = request.arguments.get(parameter.name)
@@ -490,9 +456,10 @@ def arguments_of(
         elif parameter.kind == "number":
             made.append(_number(parameter, spec, threads, where))
         elif parameter.kind == "local":
-            made.append(_local(parameter, spec, math.prod(request.block), where))
+            count = made_up.elements.get(parameter.name, math.prod(request.block))
+            made.append(_local(parameter, spec, count, where))
         else:
-            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where, positive=positive))
+            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where, made_up))
     return made
 
 
@@ -526,9 +493,9 @@ def _number(parameter: CheckParameter, spec: Spec | None, threads: int, where: L
     return spec.value
 
 
-def _local(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> int:
+def _local(parameter: CheckParameter, spec: Spec | None, count: int, where: Location) -> int:
     if spec is None:
-        return threads * parameter.size
+        return count * parameter.size
     if spec.kind not in ("local", "empty"):
         raise InputError(f"'{parameter.name}' is local memory of a group", where=where, expected="local:N")
     return spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
@@ -541,8 +508,7 @@ def _buffer(
     sides: Sequence[int],
     buffers: dict[str, Buffer],
     where: Location,
-    *,
-    positive: bool,
+    made_up: MadeUp,
 ) -> Any:
     if spec is not None and spec.kind == "number":
         if spec.value == 0:
@@ -558,7 +524,9 @@ def _buffer(
     if spec is not None and spec.kind == "name":
         raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
     if spec is None:
-        made = accelerator.to_device(default_array(parameter, sides, positive=positive))
+        made = accelerator.to_device(
+            default_array(parameter, sides, made_up.elements.get(name), positive=made_up.positive)
+        )
     else:
         contents = array_of(spec, parameter, where)
         if contents is None:

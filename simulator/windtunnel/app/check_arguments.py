@@ -150,10 +150,12 @@ def packed(rows: np.ndarray, parameter: CheckParameter) -> np.ndarray:
     return out.reshape(-1)
 
 
-def default_array(parameter: CheckParameter, sides: Sequence[int], *, positive: bool = False) -> np.ndarray:
+def default_array(
+    parameter: CheckParameter, sides: Sequence[int], count: int | None = None, *, positive: bool = False
+) -> np.ndarray:
     """Return the contents of a buffer of which nothing is said: random values, with sides along x, y and z.
 
-    ``positive``: integers are 1 where they would be 0.
+    ``count``: its elements, if it is larger than that. ``positive``: integers are 1 where they would be 0.
     """
     threads = math.prod(sides)
     rng = np.random.default_rng(0)
@@ -166,6 +168,8 @@ def default_array(parameter: CheckParameter, sides: Sequence[int], *, positive: 
         else:
             columns.append(rng.random(threads))
     rows = np.stack(columns, axis=1) if columns else np.zeros((threads, 0))
+    if count is not None and count > threads:
+        rows = np.resize(rows, (count, rows.shape[1]))
     if len(set(parameter.dtypes)) == 1 and parameter.size == len(parameter.dtypes) * parameter.dtypes[0].itemsize:
         flat = rows.reshape(-1).astype(parameter.dtypes[0])
         if parameter.sides == 1:

@@ -12,7 +12,8 @@ from windtunnel.cli.console import pairs, print_json, print_notes
 from windtunnel.core.units import format_quantity
 
 if TYPE_CHECKING:
-    from windtunnel.app.check import Checked, LaunchRequest
+    from windtunnel.app.check import Checked
+    from windtunnel.app.check_requests import LaunchRequest
 
 
 @click.command()
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
 @click.option("--grid", metavar="X[,Y[,Z]]", help="The number of blocks (groups of OpenCL).")
 @click.option("--block", metavar="X[,Y[,Z]]", help="The number of threads of a block.")
 @click.option("--arg", "arguments", multiple=True, metavar="NAME=SPEC", help="An argument of the kernel. Repeatable.")
-@click.option(
-    "--shared-bytes", type=click.IntRange(0), default=0, metavar="N", help="Dynamic shared memory of a block."
-)
+@click.option("--shared-bytes", type=click.IntRange(0), metavar="N", help="Dynamic shared memory of a block.")
 @click.option("--device", metavar="SKU", help="The emulated device.  [default: h100-sxm-80gb]")
 @click.option(
     "--schedules", type=click.IntRange(0), default=0, metavar="N", help="Also run N other orders of the threads."
@@ -81,7 +80,7 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
 
 
 def _requests(file: Path, grid: str | None, block: str | None, options: dict[str, Any]) -> Sequence[LaunchRequest]:
-    from windtunnel.app.check import LaunchRequest, dims, launches_of
+    from windtunnel.app.check_requests import LaunchRequest, dims, launches_of
     from windtunnel.core.errors import InputError, Location
 
     if file.suffix in (".yaml", ".yml"):

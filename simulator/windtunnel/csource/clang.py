@@ -12,7 +12,7 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.csource import ctype
 from windtunnel.csource.ctype import CType
 from windtunnel.csource.diagnostics import Unknown, note_missing, note_warnings, sort_errors
-from windtunnel.csource.includes import ABSENT, PRELUDE, check_includes, without_comments
+from windtunnel.csource.includes import ABSENT, PRELUDE, absent_text, check_includes, without_comments
 from windtunnel.csource.libclang import library
 from windtunnel.language import types
 
@@ -247,18 +247,17 @@ class Unit:
                     f"{error.strerror}", where=Location(file), expected="a CUDA C or OpenCL C file"
                 ) from None
         own = ABSENT if self.opencl else PRELUDE
-        missing = {str(ABSENT / name): name for name in check_includes(file, text, include, own)}
+        missing = {str(ABSENT / name): name for name in check_includes(file, text, include, own, defines)}
         cindex = library()
         self.instances: list[str] = [] if self.opencl else _instantiated(text)
         """The instances of templates that the file names explicitly (``scale<float>``), and those that are asked."""
         self.instances += instances
         # A reference to an instance is what Clang shows its body for.
         named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
-        empty = "#pragma once\n" if self.opencl else "#pragma once\nnamespace std {}\n"
         whole = "\n".join([text.rstrip(), *named, ""]) if named else text
         if not self.opencl and _ASSEMBLY.search(whole):
             whole = "\n".join(_REGISTER.sub("%%", line) if '"' in line else line for line in whole.split("\n"))
-        unsaved = [(file, whole), *((path, empty) for path in missing)]
+        unsaved = [(file, whole), *((path, absent_text(name, opencl=self.opencl)) for path, name in missing.items())]
         arguments = [*self._arguments(defines, include), "-Wall" if warnings else "-w"]
         self.clang = cindex.Index.create().parse(file, args=arguments, unsaved_files=unsaved)
         self.single = self.opencl and any(_MIXED in found.spelling for found in self.clang.diagnostics)

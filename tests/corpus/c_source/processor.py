@@ -14,7 +14,8 @@ import numpy as np
 import pyopencl
 from tests.corpus.c_source.programs import Program
 
-from windtunnel.app.check import CheckedKernel, LaunchRequest, arguments_of, kernels_of, launches_of
+from windtunnel.app.check import CheckedKernel, arguments_of, kernels_of
+from windtunnel.app.check_requests import LaunchRequest, launches_of
 from windtunnel.core.errors import UninitializedRead
 from windtunnel.library.devices import open_device
 from windtunnel.runtime.buffers import Buffer
@@ -127,6 +128,6 @@ def both(program: Program, library: ctypes.CDLL | None, pocl: Pocl) -> dict[str,
             else:
                 _by_clang(library, f"run_{program.name}_{numbers.index(request.kernel)}", request, kernel, own)
             accelerator.launch(
-                Kernel(kernel.function), request.grid, request.block, *given, shared_bytes=request.shared_bytes
+                Kernel(kernel.function), request.grid, request.block, *given, shared_bytes=request.shared_bytes or 0
             )
         return {name: (accelerator.to_host(buffer), arrays[id(buffer)]) for name, buffer in buffers.items()}

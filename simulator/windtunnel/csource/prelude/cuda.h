@@ -6,6 +6,10 @@
 #define __CUDA_ARCH__ 800
 #endif
 #define CUDART_VERSION 12040
+#define CUDA_VERSION 12040
+#define __CUDACC_VER_MAJOR__ 12
+#define __CUDACC_VER_MINOR__ 4
+#define __CUDACC_VER_BUILD__ 0
 #define __host__ __attribute__((host))
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
@@ -22,6 +26,7 @@
 #define __restrict__
 #define __restrict
 #define restrict
+#define _Bool bool
 #define __WT_D__ static inline __attribute__((device)) __attribute__((host))
 #define NULL 0
 typedef __SIZE_TYPE__ size_t;
