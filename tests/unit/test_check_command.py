@@ -437,6 +437,55 @@ def test_arguments_that_are_not_given_are_made_from_the_signature(check: Command
     assert "made up" not in check(last, "--grid", "2", "--block", "64", "--arg", "x=ones:128")[1]
 
 
+def test_an_instance_is_found_in_the_namespace_of_its_template(check: Command) -> None:
+    source = """
+    namespace a { namespace {
+    struct Twice { __device__ float operator()(float x) const { return 2 * x; } };
+    template <typename F> __global__ void k(float *x) { x[threadIdx.x] = F()(x[threadIdx.x]); }
+    template <typename F> __global__ void j(float *x) { x[threadIdx.x] = F()(x[0]); }
+    void launch(float *x) { k<Twice><<<1, 32>>>(x); }
+    } }
+    """
+    launch = ("--grid", "1", "--block", "32", "--kernel")
+    assert check(source, *launch, "k")[0] == 0
+    assert "DataRace" in check(source, *launch, "j<Twice>")[1]
+
+
+def test_includes_of_macros_and_lambdas_of_the_host_for_the_device_are_read(check: Command, tmp_path: Path) -> None:
+    (tmp_path / "part.cuh").write_text("#define ONE 1.0f\n")
+    source = """
+    #include "ATen/Other.h"
+    #include <thrust/for_each.h>
+    #define PART "part.cuh"
+    #ifdef OTHER
+    #include OTHER
+    #endif
+    #include PART
+    template <typename T> void copy(const T *in, int n, T *out) {
+        thrust::for_each(thrust::make_counting_iterator(0), n, [=] __device__(int i) { out[i] = in[i]; });
+    }
+    template <int bits> __global__ void k(half *a, float4 *b) {
+        constexpr int bits = 3; // which Clang refuses, and nvcc does not
+        float4 v;
+        asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(b + threadIdx.x));
+        asm volatile("st.global.v2.f32 [%0+8], {%1,%2};" :: "l"(b + AT), "f"(v.x), "f"(v.w));
+        a[threadIdx.x] = __float2half(ONE);
+    }
+    template __global__ void k<4>(half *, float4 *);
+    """
+    launch = ("--grid", "1", "--block", "32", "-D", "AT=threadIdx.x")
+    assert check(source, *launch)[0] == 0
+    assert "DataRace" in check(source, *launch[:-1], "AT=0")[1]
+    code, _, err = check(source, *launch, "-D", 'OTHER="../other.h"')
+    assert (code, "'../other.h' file not found" in err) == (2, True), err
+    Path(tmp_path.parent / "other.h").write_text("")
+    assert "outside of the source's folder" in check(source, *launch, "-D", 'OTHER="../other.h"')[2]
+    assert "outside" in check(source.replace('PART "part.cuh"', 'PART "../other.h"'), *launch)[2]
+    assert "outside" in check('%:include "../other.h"\n' + source, *launch)[2]
+    folder = source.replace('PART "part.cuh"', "UP ../\n#define PART <UP/other.h>")
+    assert (2, True) == ((found := check(folder, *launch))[0], 'a macro that is "name"' in found[2])
+
+
 def test_memory_that_is_made_up_grows_where_a_kernel_has_several_elements_for_a_thread(check: Command) -> None:
     launch = ("--grid", "2", "--block", "64")
     start = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
