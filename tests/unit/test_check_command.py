@@ -483,7 +483,7 @@ def test_includes_of_macros_and_lambdas_of_the_host_for_the_device_are_read(chec
     assert "outside" in check(source.replace('PART "part.cuh"', 'PART "../other.h"'), *launch)[2]
     assert "outside" in check('%:include "../other.h"\n' + source, *launch)[2]
     folder = source.replace('PART "part.cuh"', "UP ../\n#define PART <UP/other.h>")
-    assert (2, True) == ((found := check(folder, *launch))[0], 'a macro that is "name"' in found[2])
+    assert ((found := check(folder, *launch))[0], 'a macro that is "name"' in found[2]) == (2, True)
 
 
 def test_memory_that_is_made_up_grows_where_a_kernel_has_several_elements_for_a_thread(check: Command) -> None:

@@ -20,7 +20,7 @@ _SMALL = 8
 """Integers, if the number of threads leads to larger memory than that."""
 _UNSIGNED = 1 << 31
 """An index from here on is a negative number."""
-_GROWTH = 8
+_GROWTH = 64
 """By what a buffer grows at least."""
 
 
