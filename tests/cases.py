@@ -1,4 +1,4 @@
-"""What several tests share: one test over many cases, and the memory of a device that serves a decoder."""
+"""What several tests share: one test over many cases, what a device says of itself, and the memory for a decoder."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from windtunnel.core.decoder_memory import Beside, LargestStep, decoder_memory
 from windtunnel.core.errors import Location
 from windtunnel.core.group import Group
 from windtunnel.core.policy import POLICIES, ROUTES
+from windtunnel.runtime.interface import DeviceInfo
+from windtunnel.runtime.limits import limits_of
 from windtunnel.scenario.decoder import DecoderModel
 
 T = TypeVar("T")
@@ -70,3 +72,8 @@ def memory_of(
     needed = memory.kv_bytes_per_token * memory.block_tokens * blocks - min(memory.kv_bytes, 0.0)
     within_share = (needed - memory.graph_bytes) / share
     return f"{max(needed, within_share) + 1:.0f} B"
+
+
+def info(kind: str = "cpu", api: str = "native") -> DeviceInfo:
+    """Return what a fake device says of itself."""
+    return DeviceInfo("a fake", kind, api, 1e9, limits_of(api), frozenset(), False, True, driver="fake 1")

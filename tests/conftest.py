@@ -51,12 +51,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-# Processor time by file: what a test costs, however busy the machine is.
+# Processor time by file and by test: what they cost, however busy the machine is.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--cpu-times", type=int, default=0, metavar="N", help="show the N files of tests that took most processor time"
+        "--cpu-times", type=int, default=0, metavar="N", help="show the N files and tests that took most processor time"
     )
 
 
@@ -66,11 +66,15 @@ def _cpu_s() -> float:
 
 
 class CpuTimes:
-    """Measures each phase of each test where it runs, and adds the times up by file where they are reported."""
+    """Measures each phase of each test where it runs, and adds the times up where they are reported.
+
+    A fixture of a module counts for the first test that uses it.
+    """
 
     def __init__(self) -> None:
         self.since_s = 0.0
         self.by_file: Counter[str] = Counter()
+        self.by_test: Counter[str] = Counter()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:
@@ -85,12 +89,15 @@ class CpuTimes:
         return report
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.by_file[report.nodeid.partition("::")[0]] += getattr(report, "cpu_s", 0.0)
+        cpu_s = getattr(report, "cpu_s", 0.0)
+        self.by_file[report.nodeid.partition("::")[0]] += cpu_s
+        self.by_test[report.nodeid] += cpu_s
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         terminalreporter.section(f"processor time: {self.by_file.total():.0f} s in all")
-        for file, cpu_s in self.by_file.most_common(config.getoption("--cpu-times")):
-            terminalreporter.line(f"{cpu_s:7.1f} s  {file}")
+        for times in (self.by_file, self.by_test):
+            for name, cpu_s in times.most_common(config.getoption("--cpu-times")):
+                terminalreporter.line(f"{cpu_s:7.1f} s  {name}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -154,6 +161,12 @@ def describe_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Non
     yield describe
     monkeypatch.undo()
     forget()
+
+
+@pytest.fixture
+def stated_host(describe_host: Callable[..., None]) -> None:
+    """The model of the host is that of two stated cores."""
+    describe_host()
 
 
 def queue_scenario(**changes: Any) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from tests.cases import memory_of
 from tests.differential.comparison import assert_same, prepared
-from tests.differential.oracle import Oracle, known_part
+from tests.differential.oracle import Oracle
 from tests.differential.oracle import rows as rows_of
 from tests.differential.oracle import rows_of as rows_of_jobs
+from tests.differential.oracle_scenarios import known_part
 from tests.differential.watched import run_watched
 
 from windtunnel.core.errors import InputError

@@ -11,13 +11,13 @@ are those of docs/engine.md.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from typing import Any
 
 import simpy
+from tests.differential.oracle_designs import Designs
+from tests.differential.oracle_jobs import Device, Job, pause_ticks, remaining_segments
 
 from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.core.recording import DROPPED, FAILED, Recording
@@ -26,63 +26,8 @@ from windtunnel.engine.prepare.fault_schedule import FAIL, INTERRUPT, REPAIR, SP
 from windtunnel.engine.prepare.prepared import FAR, PreparedRun
 
 COMPLETION, FAULT, RETURN, LEAVE, ARRIVAL = range(5)
-KNOWN = ("failure", "throttle", "straggler")
-"""The faults that the oracle knows."""
 PER_WORKLOAD = 2**40
 """Arrivals of one tick come in the order of the workloads."""
-
-
-@dataclass(eq=False)
-class Job:
-    """A job: what arrived, and what became of it."""
-
-    number: int
-    work: int
-    rank: int
-    classes: tuple[int, ...]
-    arrival: int
-    slow: float = 1.0
-    user: int = -1
-    start: int = -1
-    finish: int = -1
-    device: int = -1
-    starts: int = 0
-    failed: bool = False
-    dropped: bool = False
-    position: int = 0
-    """Its work so far, of ``whole``."""
-    saved: int = 0
-    """Its work at its last checkpoint."""
-    whole: int = 0
-    restoring: bool = False
-    preempted: bool = False
-    on: tuple[Device, ...] = ()
-    """The devices that execute it; the first one has its work."""
-
-
-@dataclass(eq=False)
-class Device:
-    """A device: its queue, its job, and the work that remains."""
-
-    number: int
-    cls: int
-    up: bool = True
-    speed: float = 1.0
-    job: Job | None = None
-    segments: list[tuple[str, list[tuple[str, int]]]] | None = None
-    """What follows the present segment: designs, and lists of work, checkpoints and restores, and their ticks."""
-    pieces: list[tuple[str, int]] | None = None
-    """The present segment."""
-    left: int = 0
-    since: int = 0
-    process: Any = None
-    ready: int = 0
-    turn: int = 0
-    holds: list[str] = field(default_factory=list)
-    """Its designs, the most recently used one last."""
-    expects: list[str] = field(default_factory=list)
-    """What it will hold after its jobs."""
-    loading: str = ""
 
 
 class Oracle:
@@ -90,6 +35,7 @@ class Oracle:
 
     def __init__(self, prepared: PreparedRun) -> None:
         self.prepared = prepared
+        self.designs = Designs(prepared)
         self.env = simpy.Environment()
         self.devices = [Device(c.first + i, c.number) for c in prepared.classes for i in range(c.count)]
         for device in self.devices:
@@ -225,13 +171,13 @@ class Oracle:
                 continue
             first = [min(members, key=lambda d: (self.load(d), d.number))]
             if cls in self.prepared.designs and self.prepared.reconfigures:
-                first.append(min(members, key=lambda d: (self.loads_on(d, job), self.load(d), d.number)))
+                first.append(min(members, key=lambda d: (self.designs.loads_on(d, job), self.load(d), d.number)))
             compiled = self.prepared.compiled[cls, job.work]
             estimate = float(compiled.estimate_s[0 if compiled.estimate_s.size == 1 else job.rank])
             energy = float(compiled.energy_j[0 if compiled.energy_j.size == 1 else job.rank])
             deadline = self.prepared.workloads[job.work].deadline_ticks
             for device in first:
-                load_s = to_seconds(self.load_ticks(device, job))
+                load_s = to_seconds(self.designs.load_ticks(device, job))
                 load_w = self.prepared.designs[cls].load_w + self.prepared.classes[cls].idle_w if load_s else 0.0
                 candidate = Candidate(
                     jobs=self.present(device),
@@ -251,44 +197,14 @@ class Oracle:
             self.waiting.setdefault(-1, []).append(job)
             return
         _, _, device, estimate = min(rated, key=lambda row: row[:2])
-        loads = self.load_ticks(device, job)
+        loads = self.designs.load_ticks(device, job)
         device.ready = max(device.ready, self.env.now) + round(estimate * TICKS_PER_SECOND) + loads
-        for design in self.needs(device, job):
-            self.use(device, device.expects, design)
+        for design in self.designs.needs(device, job):
+            self.designs.use(device, device.expects, design)
         self.turn += 1
         device.turn = self.turn
         self.waiting.setdefault(device.number, []).append(job)
         self.feed(device)
-
-    def needs(self, device: Device, job: Job) -> list[str]:
-        """Return the design that each segment of a job needs on a device, "" for none."""
-        if device.cls not in self.prepared.designs or not self.prepared.reconfigures:
-            return []
-        phases = self.prepared.compiled[device.cls, job.work].phases(job.rank)
-        segments = [segment for phase in phases for segment in phase[0]]
-        return [s.design if isinstance(s.design, str) else str(s.design[job.rank]) for s in segments]
-
-    def use(self, device: Device, holds: list[str], design: str) -> bool:
-        """Use a design on a device that holds some; return whether it must be loaded, in place of the oldest one."""
-        if not design:
-            return False
-        missing = design not in holds
-        if not missing:
-            holds.remove(design)
-        elif len(holds) == self.prepared.designs[device.cls].regions:
-            holds.pop(0)
-        holds.append(design)
-        return missing
-
-    def loads_on(self, device: Device, job: Job) -> int:
-        """Return how many designs a job will load on a device."""
-        holds = list(device.expects)
-        return sum(self.use(device, holds, design) for design in self.needs(device, job))
-
-    def load_ticks(self, device: Device, job: Job) -> int:
-        """Return how long a device will load designs for a job."""
-        loads = self.loads_on(device, job)
-        return loads * self.prepared.designs[device.cls].load_ticks if loads else 0
 
     def load(self, device: Device) -> float:
         """Return the load by which devices of a class are compared."""
@@ -401,37 +317,9 @@ class Oracle:
         phases = self.prepared.compiled[device.cls, job.work].phases(job.rank)
         ticks = [segment.at(job.rank)[0] for phase in phases for segment in phase[0]]
         ticks = [t if job.slow == 1.0 else round(float(t) * job.slow) for t in ticks]
-        device.segments = self.plan(job, ticks, self.needs(device, job) or [""] * len(ticks))
+        needs = self.designs.needs(device, job) or [""] * len(ticks)
+        device.segments = remaining_segments(job, ticks, needs, self.prepared.workloads[job.work].workload.checkpoint)
         self.next_segment(device)
-
-    def plan(self, job: Job, ticks: list[int], needs: list[str]) -> list[tuple[str, list[tuple[str, int]]]]:
-        """Return the remaining segments of a job and their designs, with the checkpoints that it will write."""
-        checkpoint = self.prepared.workloads[job.work].workload.checkpoint
-        every, cost, restore = (
-            (0, 0, 0)
-            if checkpoint is None
-            else (round(s * TICKS_PER_SECOND) for s in (checkpoint.every, checkpoint.cost, checkpoint.restore))
-        )
-        whole = sum(ticks)
-        if job.whole not in (0, whole):
-            job.position = min(math.floor(float(job.position) / float(job.whole) * float(whole)), whole)
-            job.saved = min(math.floor(float(job.saved) / float(job.whole) * float(whole)), whole)
-        job.whole = whole
-        begin, at, saved = 0, job.position, job.saved
-        segments: list[tuple[str, list[tuple[str, int]]]] = []
-        for number, span in enumerate(ticks):
-            end = begin + span
-            begin = end
-            if job.position and end <= job.position and number < len(ticks) - 1:
-                continue
-            pieces = [("restore", restore)] if job.restoring and not segments else []
-            while every and saved + every <= end and saved + every < whole:
-                saved += every
-                pieces += [("work", saved - at), ("checkpoint", cost)]
-                at = saved
-            segments.append((needs[number], [*pieces, ("work", end - at)]))
-            at = end
-        return segments
 
     def next_segment(self, device: Device) -> None:
         """Begin the next segment of a device's job, or a load of its design, on all devices of the job."""
@@ -440,13 +328,13 @@ class Oracle:
         members = device.job.on
         if design and any(design not in member.holds for member in members):
             for member in members:
-                self.use(member, member.holds, design)
+                self.designs.use(member, member.holds, design)
                 member.holds.remove(design)
             device.loading, self.loads = design, self.loads + len(members)
             pieces = [("load", self.prepared.designs[device.cls].load_ticks)]
         else:
             for member in members:
-                self.use(member, member.holds, design)
+                self.designs.use(member, member.holds, design)
             device.segments.pop(0)
         device.pieces = pieces
         device.left = sum(ticks for _, ticks in device.pieces)
@@ -660,18 +548,6 @@ class Oracle:
             self.offer()
 
 
-def pause_ticks(pause: Any, starts: int) -> int:
-    """Return how long a job pauses that was started this often."""
-    if pause is None:
-        return 0
-    if isinstance(pause, float):
-        return round(pause * TICKS_PER_SECOND)
-    ticks = float(round(pause.first * TICKS_PER_SECOND))
-    for _ in range(starts - 1):
-        ticks *= pause.factor
-    return min(round(ticks), 2**62 if pause.max is None else round(pause.max * TICKS_PER_SECOND))
-
-
 def rows(recording: Recording) -> list[tuple[int, ...]]:
     """Return device, start, finish, number of starts and end (1 if it failed, 2 if it was dropped) of each job."""
     jobs = recording.jobs
@@ -691,37 +567,3 @@ def rows_of(jobs: list[Job], ready: PreparedRun) -> list[tuple[int, ...]]:
     if ready.users:
         return found
     return found + [(-1, -1, -1, 0, 0)] * (len(ready.arrival) - len(found))
-
-
-def known_part(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a scenario without the features that the oracle does not know."""
-    part = copy.deepcopy(data)
-    part["policy"].pop("batch", None)
-    for model in part.get("models", {}).values():
-        model.pop("speculation", None)
-        model.pop("adapters", None)
-    for one in part["workload"]:
-        for op in one["ops"]:
-            if "generate" in op:
-                op["generate"].pop("adapter", None)
-    if part["policy"].get("route") in (
-        "kv-aware",
-        "prefix-aware",
-        "prefix-and-load",
-        "session-affinity",
-        "adapter-affinity",
-    ):
-        part["policy"]["route"] = "least-loaded"
-    for key in ("power_budget", "autoscale"):
-        part.pop(key, None)
-    for entry in part["fleet"]:
-        entry.pop("streams", None)
-        entry.pop("memory", None)  # it is as small as a batch allows
-    for one in part["workload"]:
-        one.pop("session", None)
-        # The bodies of streams run one after another instead.
-        one["ops"] = [
-            op for stage in one["ops"] for op in (sum(stage["streams"], []) if "streams" in stage else [stage])
-        ]
-    part["faults"] = [fault for fault in part["faults"] if fault["kind"] in KNOWN]
-    return part

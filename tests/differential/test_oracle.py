@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from tests.differential.comparison import prepared
 from tests.differential.fuzz import KERNELS
-from tests.differential.oracle import KNOWN, Oracle, expected, rows, rows_of
+from tests.differential.oracle import Oracle, expected, rows, rows_of
+from tests.differential.oracle_scenarios import KNOWN
 from tests.differential.test_engines import TIED, scenarios
 
 from windtunnel.core.errors import InputError

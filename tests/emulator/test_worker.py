@@ -1,23 +1,20 @@
-"""Shared-nothing workers: no shared state, no lost messages, and the same virtual times in every interleaving."""
+"""Shared-nothing workers: no lost messages, and the same virtual times in every interleaving."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
+from tests.emulator.workers import KNOWN, ONES, US, Forwarder, Job, add, device, names_of
 
 import windtunnel
 from windtunnel.core import errors
 from windtunnel.emulator.device.timeline import Host
 from windtunnel.runtime.accelerator import Accelerator
-from windtunnel.runtime.message import carried
 from windtunnel.runtime.worker import (
     AcceleratedWorker,
     Address,
@@ -25,48 +22,8 @@ from windtunnel.runtime.worker import (
     Deadlock,
     Envelope,
     HandlerError,
-    UndeliveredMessage,
-    UnhandledWorkerFailures,
     WorkerGroup,
 )
-
-KNOWN = windtunnel.catalogue()
-US = 1e-6
-
-
-def device(name: str = "l4") -> Accelerator:
-    return windtunnel.device(name, catalogue=KNOWN)
-
-
-@windtunnel.kernel(work=lambda a, b, c: {"op": "vector_add", "n": a.size})
-def add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    c[...] = a + b
-
-
-ONES = np.ones(1000, np.float32)
-
-
-@dataclass(frozen=True)
-class Job:
-    """Sleep, then send on."""
-
-    name: str
-    cost_us: int = 0
-    then: tuple[tuple[str, Any], ...] = ()
-
-
-class Forwarder(AcceleratedWorker):
-    def handle_message(self, state: list[Any], envelope: Envelope) -> Any:
-        job = envelope.payload
-        state.append((job.name, round(self.clock_s / US, 3), envelope.sender and envelope.sender.name, envelope.number))
-        self.accelerator.sleep(job.cost_us * US)
-        for to, what in job.then:
-            self._group.address(to).send(what)
-        return job.name
-
-
-def names_of(worker: AcceleratedWorker) -> list[str]:
-    return [entry[0] for entry in worker.state]
 
 
 def test_a_worker_computes_keeps_its_state_and_answers() -> None:
@@ -79,126 +36,6 @@ def test_a_worker_computes_keeps_its_state_and_answers() -> None:
     alone = device()
     alone.compute(add, ONES, 2 * ONES)
     assert worker.clock_s == group.clock_s == reply.arrived_s == alone.clock_s > 0
-
-
-def test_what_is_sent_is_copied_so_that_neither_side_sees_what_the_other_writes() -> None:
-    kept: list[Any] = []
-
-    class Keeper(AcceleratedWorker):
-        def handle_message(self, state: Any, envelope: Envelope) -> Any:
-            kept.append(envelope.payload)
-            state.append(np.zeros(3))
-            return state[-1]
-
-    with WorkerGroup() as group:
-        keeper = Keeper(group, "keeper", device)
-        a, inner = np.zeros(4), [1, 2]
-        reply = keeper.address.send({"a": a, "inner": inner})
-        a[...] = 7
-        inner.append(3)
-        answer = reply.result()
-        assert (kept[0]["a"] == 0).all() and kept[0]["inner"] == [1, 2]
-        assert not np.shares_memory(a, kept[0]["a"])
-        with pytest.raises(ValueError, match="read-only"):
-            kept[0]["a"][0] = 1
-        assert not np.shares_memory(answer, keeper._state[0])
-        keeper.state[0] = "other"
-        assert isinstance(keeper.state[0], np.ndarray)
-
-
-class Pair(NamedTuple):
-    one: Any
-    other: Any
-
-
-@dataclass
-class Mutable:
-    x: int = 1
-
-
-class Loud(str):
-    pass
-
-
-def closing_over(what: Any) -> Any:
-    def f(a: np.ndarray) -> None:
-        a += what
-
-    return f
-
-
-def selfish() -> list[Any]:
-    found: list[Any] = []
-    found.append(found)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (
-            lambda d: ComputeTask(add, (ONES, d.empty(3))),
-            r"the payload\.arrays\[1\] is <float32 3 on l4>, memory that belongs",
-        ),
-        (lambda d: [d], r"the payload\[0\] is the accelerator <emulated l4>"),
-        (lambda d: {"s": d.stream()}, r"the payload\['s'\] is a .*EmulatedStream"),
-        (lambda d: (d.event(),), "EmulatedEvent"),
-        (lambda d: Pair(1, d.empty(3).memory), r"the payload\.other is a .*EmulatedMemory"),
-        (lambda d: d.context, "EmulatedContext"),
-        (lambda d: np.array([d], object), r"an array of objects \(object\)"),
-        (lambda d: Mutable(), "Mutable"),
-        (lambda d: Loud("a"), "Loud"),
-        (lambda d: selfish(), r"the payload\[0\] contains itself"),
-        (lambda d: closing_over(ONES), "'f' holds a ndarray that it shares"),
-        (lambda d: windtunnel.kernel(closing_over([1])), "'f' holds a list"),
-        (lambda d: partial(print), "partial"),
-        (lambda d: np.ma.array([1, 2], mask=[0, 1]), "MaskedArray"),
-    ],
-)
-def test_what_belongs_to_one_side_or_may_be_shared_is_refused_with_its_place(make: Any, said: str) -> None:
-    with WorkerGroup() as group:
-        worker = AcceleratedWorker(group, "w", device)
-        with pytest.raises(errors.InputError, match=said):
-            worker.address.send(make(device()))
-        group.run()
-        assert worker.handled == 0
-
-
-LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3) | st.binary(max_size=3)
-)
-KEYS = st.integers() | st.text(max_size=2)
-MESSAGES = st.recursive(
-    LEAVES | st.lists(st.integers(-9, 9), max_size=4).map(lambda v: np.array(v, np.int64)),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(KEYS, inner, max_size=3)
-        | st.tuples(inner, inner)
-        | st.builds(Pair, inner, inner)
-        | st.builds(Job, st.text(max_size=2), then=st.tuples(inner))
-    ),
-    max_leaves=8,
-)
-
-
-def same_and_apart(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, other) and not np.shares_memory(one, other) and not other.flags.writeable
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one is not other and list(one) == list(other) and all(same_and_apart(one[k], other[k]) for k in one)
-    if isinstance(one, Job):
-        return one is not other and one.name == other.name and same_and_apart(one.then, other.then)
-    if isinstance(one, (list, tuple)):
-        apart = one is not other or isinstance(one, tuple)
-        return apart and len(one) == len(other) and all(map(same_and_apart, one, other))
-    return bool(one == other)
-
-
-@given(MESSAGES)
-def test_whatever_is_carried_is_the_same_and_shares_nothing(message: Any) -> None:
-    assert same_and_apart(message, carried(message))
 
 
 def test_a_message_is_taken_up_no_earlier_than_it_was_sent_nor_than_the_receiver_is_free() -> None:
@@ -250,15 +87,6 @@ def test_workers_begin_when_they_are_started_and_go_on_when_they_are_restarted()
         group.sleep(10 * US)
         worker.restart()
         assert worker.clock_s == group.clock_s == pytest.approx(20 * US)
-
-
-def test_a_record_is_copied_though_it_is_a_scalar() -> None:
-    record = np.zeros(1, [("x", float)])[0]
-    copy = carried([record])[0]
-    record["x"] = 1
-    assert copy["x"] == 0
-    with pytest.raises(errors.InputError, match=r"the payload\[0\] is a numpy.void"):
-        carried([np.zeros(1, [("x", object)])[0]])
 
 
 # Laws over any programs and any way of driving them.
@@ -418,146 +246,6 @@ def test_workers_that_wait_for_each_other_are_a_deadlock_that_names_them() -> No
     with pytest.raises(Deadlock, match=r"a for room with b \(1 of 1 taken\).*") as raised:
         group.run()
     assert "b for room with a (1 of 1 taken)" in str(raised.value)
-
-
-# Failures.
-
-
-def test_a_failure_reaches_the_sender_with_operation_api_and_code_and_the_worker_goes_on() -> None:
-    with WorkerGroup() as group:
-        worker = AcceleratedWorker(group, "w", device)
-        with worker.accelerator.faults({"kind": "out_of_memory", "call": 1}):
-            bad, good = (worker.address.send(ComputeTask(add, (ONES, ONES))) for _ in range(2))
-            with pytest.raises(errors.DeviceOutOfMemory) as raised:
-                bad.result()
-            assert (raised.value.operation, raised.value.api, raised.value.code.number) == ("allocate", "cuda", 2)
-            assert raised.value.__notes__ == ["while handling message 1 from main to w"]
-            assert raised.value.__cause__ is None and raised.value.__context__ is None
-            assert (good.result() == 2).all()
-        assert worker.failed is None and worker.state == [2.0] * 1000
-
-
-def test_any_other_error_comes_as_text_since_its_traceback_leads_into_the_worker() -> None:
-    with WorkerGroup() as group:
-        worker = AcceleratedWorker(group, "w", device)
-        with pytest.raises(
-            HandlerError, match="message 1 from main to w failed: InputError: .* is a str; expected a Comp"
-        ) as raised:
-            worker.address.send("no task").result()
-        assert raised.value.kind == "InputError" and "handle_message" in raised.value.details
-
-        class Leaky(AcceleratedWorker):
-            def handle_message(self, state: Any, envelope: Envelope) -> Any:
-                return self.accelerator.empty(3)
-
-        leaky = Leaky(group, "leaky", device)
-        with pytest.raises(HandlerError, match="the result is <float32 3 on l4>, memory that belongs"):
-            leaky.address.send(1).result()
-
-
-def test_a_sticky_error_stops_a_worker_and_its_mail_comes_back() -> None:
-    with WorkerGroup() as group:
-        worker = AcceleratedWorker(group, "w", device, capacity=2)
-        with worker.accelerator.faults("device_lost"):
-            replies = [worker.address.send(ComputeTask(add, (ONES, ONES))) for _ in range(2)]
-            with pytest.raises(errors.DeviceLost):
-                replies[0].result()
-        assert isinstance(worker.failed, errors.DeviceLost) and worker.waiting == 0
-        with pytest.raises(
-            UndeliveredMessage, match="message 2 from main to w was not delivered: the worker failed: allocate on l4"
-        ):
-            replies[1].result()
-        with pytest.raises(UndeliveredMessage):
-            worker.address.send(ComputeTask(add, (ONES, ONES))).result()
-        assert [envelope.number for envelope in worker.returned] == [2, 3]
-        worker.restart()
-        again = worker.address.send(worker.returned[0].payload)
-        assert (again.result() == 2).all()
-
-
-def test_mail_comes_back_when_its_worker_fails_from_the_mailbox_and_from_the_door() -> None:
-    class Losing(Forwarder):
-        def handle_message(self, state: Any, envelope: Envelope) -> Any:
-            self.accelerator.sleep(50 * US)
-            try:
-                self.accelerator.synchronize()
-            except errors.DeviceLost as error:
-                raise ValueError("it hides what happened") from error
-
-    with WorkerGroup() as group:
-        sender, losing = Forwarder(group, "a", device), Losing(group, "b", device, capacity=1)
-        with losing.accelerator.faults("device_lost"):
-            sender.address.send(Job("all", 0, tuple(("b", Job(f"{i}")) for i in range(3))))
-            group.sleep(10 * US)
-            late = losing.address.send(Job("late"))
-            group.run()
-        assert isinstance(losing.failed, errors.DeviceLost)
-        assert [(e.sender and e.sender.name, e.number) for e in losing.returned] == [("a", 2), ("a", 3), (None, 2)]
-        assert late.arrived_s == pytest.approx(50 * US)  # the device was there until then
-        assert [type(error) for _, error in group.failures()] == [HandlerError] + 3 * [UndeliveredMessage]
-        assert sender.address.send(Job("goes on")).result() == "goes on"
-
-
-def test_a_worker_that_may_restart_goes_on_with_the_rest_of_its_mail() -> None:
-    class Counting(AcceleratedWorker):
-        def on_restart(self, state: Any) -> Any:
-            return [*state, "reset"]
-
-    with WorkerGroup() as group:
-        worker = Counting(group, "w", device, restarts=1)
-        with worker.accelerator.faults({"kind": "device_lost", "call": 1, "times": 2}):
-            replies = [worker.address.send(ComputeTask(add, (np.ones(1), np.ones(1)))) for _ in range(3)]
-            for reply in replies[:2]:
-                with pytest.raises(errors.DeviceLost):
-                    reply.result()
-        assert worker.state == ["reset"] and worker.failed is not None
-        with pytest.raises(UndeliveredMessage):
-            replies[2].result()
-
-
-def test_a_state_that_cannot_be_restored_fails_the_worker_and_loses_no_mail() -> None:
-    class Broken(AcceleratedWorker):
-        def on_restart(self, state: Any) -> Any:
-            raise ValueError("no copy of it")
-
-    with WorkerGroup() as group:
-        worker = Broken(group, "w", device, restarts=9)
-        with worker.accelerator.faults("device_lost"):
-            replies = [worker.address.send(ComputeTask(add, (ONES, ONES))) for _ in range(2)]
-            group.run()
-        with pytest.raises(errors.DeviceLost):
-            replies[0].result()
-        with pytest.raises(UndeliveredMessage, match="the worker failed: no copy of it"):
-            replies[1].result()
-
-
-def test_a_failure_that_nobody_looked_at_is_raised_when_the_group_is_left() -> None:
-    class Dividing(AcceleratedWorker):
-        def handle_message(self, state: Any, envelope: Envelope) -> Any:
-            if self.name == "a":
-                self._group.address("b").send(0)
-                return None
-            return 1 / envelope.payload
-
-    said = "1 messages failed and were not handled: message 1 from a to b: .*ZeroDivisionError"
-    with pytest.raises(UnhandledWorkerFailures, match=said), WorkerGroup() as group:
-        for name in "ab":
-            Dividing(group, name, device)
-        group.address("a").send(1)
-
-
-def test_an_interrupt_ends_the_run_and_the_message_in_hand_is_reported() -> None:
-    class Interrupted(AcceleratedWorker):
-        def handle_message(self, state: Any, envelope: Envelope) -> Any:
-            raise KeyboardInterrupt
-
-    group = WorkerGroup()
-    worker = Interrupted(group, "w", device)
-    reply = worker.address.send(1)
-    with pytest.raises(KeyboardInterrupt):
-        group.run()
-    with pytest.raises(HandlerError, match="KeyboardInterrupt"):
-        reply.result()
 
 
 # What a group refuses.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -175,9 +177,10 @@ def command(*arguments: object) -> tuple[int, str]:
         return code, out.getvalue().decode() + err.getvalue().decode()
 
 
-@pytest.fixture
-def products(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def measurements(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Thirty products as an L4 twice as slow as its model would take."""
+    tmp_path = tmp_path_factory.mktemp("measurements")
     shapes = tmp_path / "shapes.csv"
     lines = [
         f"{m},{n},{k},float16" for m in (16, 200, 1000, 4096, 9000) for n, k in ((512, 512), (4096, 1024), (2048, 8192))
@@ -195,6 +198,27 @@ def products(tmp_path: Path) -> Path:
         + "".join(f"{','.join(r.split(',')[:4])},{2.0 * float(r.split(',')[at])!r}\n" for r in rows)
     )
     return table
+
+
+@pytest.fixture
+def products(measurements: Path, tmp_path: Path) -> Path:
+    """The measurements, in a file that a test may change."""
+    return Path(shutil.copy(measurements, tmp_path))
+
+
+@pytest.fixture(scope="module")
+def calibrated(measurements: Path) -> tuple[Path, dict[str, Any]]:
+    """The overlay of the measurements, and what `calibrate` reports of it."""
+    overlay = measurements.with_name("l4.yaml")
+    code, said = command("calibrate", "gemm", measurements, "--device", "l4", "--out", overlay, "--format", "json")
+    assert code == 0, said
+    return overlay, json.loads(said)
+
+
+@pytest.fixture
+def overlay(calibrated: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
+    """The overlay, in a file that a test may change."""
+    return Path(shutil.copy(calibrated[0], tmp_path))
 
 
 def test_the_overlay_that_calibrate_writes_moves_predict(products: Path, tmp_path: Path) -> None:
@@ -302,10 +326,10 @@ def test_a_table_in_milliseconds_is_warned_of(tmp_path: Path) -> None:
     assert "milliseconds" in warning
 
 
-def test_predict_gives_no_wider_interval_than_was_reported(products: Path, tmp_path: Path) -> None:
-    overlay = tmp_path / "l4.yaml"
-    code, said = command("calibrate", "gemm", products, "--device", "l4", "--out", overlay, "--format", "json")
-    assert code == 0, said
+def test_predict_gives_no_wider_interval_than_was_reported(
+    products: Path, calibrated: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    overlay, reported = calibrated
     out = tmp_path / "predicted.csv"
     code, printed = command(
         "predict", "gemm", "--device", "l4", "--calibration", overlay, "--table", products, "--out", out
@@ -315,17 +339,15 @@ def test_predict_gives_no_wider_interval_than_was_reported(products: Path, tmp_p
     at = {name: lines[0].index(name) for name in ("duration_s", "duration_low_s", "duration_high_s")}
     value, low, high = (np.array([float(line[at[name]]) for line in lines[1:]]) for name in at)
     # These rows were fitted, so their interval is the narrower one; nothing that was fitted with them is added again.
-    assert 0.01 < np.median((high - low) / 2.0 / value) < 1.1 * json.loads(said)["interval_half_width"]
+    assert 0.01 < np.median((high - low) / 2.0 / value) < 1.1 * reported["interval_half_width"]
 
 
 def test_a_calibration_overwrites_neither_its_measurements_nor_an_overlay_its_predictions(
-    products: Path, tmp_path: Path
+    products: Path, overlay: Path
 ) -> None:
     before = products.read_text()
     assert command("calibrate", "gemm", products, "--device", "l4", "--out", products)[0] == 2
     assert products.read_text() == before
-    overlay = tmp_path / "l4.yaml"
-    assert command("calibrate", "gemm", products, "--device", "l4", "--out", overlay)[0] == 0
     written = overlay.read_text()
     code, _ = command(
         "predict", "gemm", "--device", "l4", "--calibration", overlay, "--table", products, "--out", overlay
@@ -341,9 +363,7 @@ def test_a_stated_time_cannot_be_calibrated(tmp_path: Path) -> None:
     assert "takes the time that the scenario states" in said
 
 
-def test_a_cut_overlay_is_refused_and_not_a_bug(products: Path, tmp_path: Path) -> None:
-    overlay = tmp_path / "l4.yaml"
-    assert command("calibrate", "gemm", products, "--device", "l4", "--out", overlay)[0] == 0
+def test_a_cut_overlay_is_refused_and_not_a_bug(overlay: Path) -> None:
     question = ("gemm", "--device", "l4", "m=700", "n=3000", "k=3000", "dtype=float16", "--calibration", overlay)
     text = overlay.read_text()
     for slip in (
@@ -421,10 +441,10 @@ def test_a_calibration_is_compared_with_the_shipped_model(root: Path) -> None:
     assert f"warning: it replaces the whole shipped calibration of this SKU ({shipped})" in text
 
 
-def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("overlay")
+def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(tmp_path: Path) -> None:
     from windtunnel.scenario.read import read_scenario
 
-    assert command("calibrate", "gemm", products, "--device", "l4", "--out", tmp_path / "l4.yaml")[0] == 0
     scenario = tmp_path / "s.yaml"
 
     def latency(calibration: str) -> float:

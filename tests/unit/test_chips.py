@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,8 @@ from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 from windtunnel_models.catalogue import Catalogue
 
+pytestmark = pytest.mark.usefixtures("stated_host")
 KNOWN = Catalogue()
-
-
-@pytest.fixture(autouse=True)
-def _stated_host(describe_host: Callable[..., None]) -> None:
-    """The host has two stated cores."""
-    describe_host()
 
 
 def run(fleet: list[dict[str, Any]], rate: float = 4000.0, jobs: int = 300, **more: Any) -> Run:

@@ -475,7 +475,10 @@ def test_every_shipped_scenario_runs(path: Path) -> None:
 
     document = read_document(path)
     if is_placement(document):
-        jobs = to_data(windtunnel.run(path).result)["jobs"]
+        mode = document.data.get("mode")
+        # Ten runs in other orders of the tasks show no more than two.
+        fewer = ["mode.runs=2"] if isinstance(mode, dict) and mode.get("runs", 1) > 2 else []
+        jobs = to_data(windtunnel.run(path, changes=fewer).result)["jobs"]
         assert jobs.pop("arrived") == sum(jobs.values()) > 0
         return
     data = check_scenario(document)

@@ -5,20 +5,28 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.deployments import (
+    CATALOGUE,
+    FEATURES,
+    ROOT,
+    check_documented,
+    check_manifest,
+    deployed,
+    flags,
+    leaves,
+    named,
+    one,
+    run_script,
+    with_changes,
+)
 
-from windtunnel.app import deploy as deploying_app
-from windtunnel.app import plan as planner
-from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.deployment import Deployment, EngineCommand
 from windtunnel.deployment import commands as deploying
@@ -26,151 +34,12 @@ from windtunnel.deployment.arguments import Arguments, UndocumentedArgumentError
 from windtunnel.deployment.commands import deployment
 from windtunnel.deployment.replicas import served_replicas
 from windtunnel.report.deployment import files, text
-from windtunnel.scenario.changes import parse_path
 from windtunnel.scenario.read import read_scenario, scenario_from_data
 from windtunnel.simulation.run import prepare_run
-from windtunnel_models.catalogue import shipped_catalogue
 from windtunnel_models.engines import serving_engine
 from windtunnel_models.engines.arguments import ENGINES, engine_arguments
 
-ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "deployment.txt"
-CATALOGUE = shipped_catalogue()
-DATA: dict[str, Any] = {
-    "schema": 1,
-    "name": "deployed",
-    "models": {"chat": {"catalogue": "llama-3.1-8b"}},
-    "fleet": [{"device": "h100-sxm-80gb", "count": 4, "group": {"tensor": 2}, "engine": "vllm"}],
-    "workload": [
-        {
-            "name": "chat",
-            "arrivals": {"process": "poisson", "rate": "1 /s"},
-            "ops": [{"generate": {"model": "chat", "prompt": 300, "output": 40}}],
-        }
-    ],
-    "policy": {"name": "least-loaded", "batch": {"kind": "continuous", "size": 64, "tokens": 256, "memory": 0.85}},
-    "stop": {"jobs": 5},
-}  # fmt: skip
-FEATURES: dict[str, Any] = {
-    "models.chat": {
-        "catalogue": "llama-3.1-70b",
-        "weights": "fp8",
-        "kv_dtype": "fp8",
-        "speculation": {"draft": "llama-3.2-1b", "tokens": 3, "acceptance": 0.7},
-        "adapters": {"count": 20, "rank": 24, "slots": 4, "host": 20},
-    },
-    "fleet[0].group": {"tensor": 4},
-    "fleet[0].count": 8,
-    "policy.order": "priority",
-    "policy.route": "prefix-aware",
-    "policy.name": None,
-    "policy.batch.prefix_cache": {
-        "block": 16,
-        "host": {"size": "64 GiB"},
-        "disk": {"size": "1 TB", "bandwidth": "4 GB/s"},
-    },
-}
-
-
-def with_changes(**changes: Any) -> dict[str, Any]:
-    data = deepcopy(DATA)
-    for path, value in changes.items():
-        *outer, last = parse_path(path)
-        at: Any = data
-        for part in outer:
-            at = at[part] if isinstance(at, list) else at.setdefault(part, {})
-        at[last] = value
-    return data
-
-
-def deployed(**changes: Any) -> Deployment:
-    found = deployment(prepare_run(scenario_from_data(with_changes(**changes)), CATALOGUE))
-    assert found is not None
-    return found
-
-
-def one(**changes: Any) -> EngineCommand:
-    (command,) = deployed(**changes).commands
-    return command
-
-
-def flags(command: EngineCommand) -> dict[str, str | None]:
-    assert len({a.flag for a in command.arguments}) == len(command.arguments), "a flag stands twice"
-    return {argument.flag: argument.value for argument in command.arguments}
-
-
-def named(command: EngineCommand) -> dict[str, str]:
-    return {note.key: note.text for note in command.unexpressed}
-
-
-def check_documented(command: EngineCommand) -> None:
-    """Every word of the command is in the engine's list, whatever the writer of the command has checked itself."""
-    known = engine_arguments(command.engine)
-    assert [flag for flag in flags(command) if flag not in known.flags] == []
-    for flag, value in flags(command).items():
-        choices = known.flags[flag].choices
-        assert not choices or value in [str(choice) for choice in choices], (flag, value)
-        if known.flags[flag].fields:
-            assert set(json.loads(value or "")) <= set(known.flags[flag].fields)
-    assert set(command.environment) <= set(known.environment)
-    assert set(leaves(command.options)) <= set(known.options)
-    for path, value in leaves(command.options).items():
-        assert not known.options[path].choices or value in known.options[path].choices
-
-
-def leaves(options: Any, before: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in options.items():
-        found |= leaves(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
-    return found
-
-
-def check_manifest(texts: dict[str, str], found: Deployment) -> None:
-    """The manifest parses, and its Services select the pods of a Deployment, or the first ones of a LeaderWorkerSet."""
-    documents = [d for d in yaml.safe_load_all(texts["kubernetes.yaml"]) if d is not None]
-    by_kind = {
-        kind: {d["metadata"]["name"]: d for d in documents if d["kind"] == kind}
-        for kind in ("Deployment", "LeaderWorkerSet", "Service", "ConfigMap")
-    }
-    assert sum(map(len, by_kind.values())) == len(documents)
-    single = {c.name: c for c in found.commands if c.nodes_per_replica == 1}
-    several = {c.name: c for c in found.commands if c.nodes_per_replica > 1 and c.worker_arguments is not None}
-    assert set(by_kind["Deployment"]) == set(single) and set(by_kind["LeaderWorkerSet"]) == set(several)
-    assert set(by_kind["Service"]) == {*single, *several}
-    for name, command in single.items():
-        spec = by_kind["Deployment"][name]["spec"]
-        labels = spec["template"]["metadata"]["labels"]
-        assert spec["selector"]["matchLabels"].items() <= labels.items()
-        assert by_kind["Service"][name]["spec"]["selector"].items() <= labels.items()
-        (container,) = spec["template"]["spec"]["containers"]
-        assert container["resources"]["limits"] == {command.resource: command.devices_per_replica}
-        assert container["readinessProbe"]["httpGet"]["port"] == command.port
-        mounted = {mount["name"] for mount in container["volumeMounts"]}
-        assert mounted == {volume["name"] for volume in spec["template"]["spec"]["volumes"]}
-        if command.options:
-            (content,) = by_kind["ConfigMap"][name]["data"].values()
-            assert yaml.safe_load(content) == yaml.safe_load(texts[f"{name}.yaml"])
-        else:
-            assert [*container["command"], *container["args"]] == command.words
-    for name, command in several.items():
-        spec = by_kind["LeaderWorkerSet"][name]["spec"]
-        assert spec["replicas"] == command.replicas
-        template = spec["leaderWorkerTemplate"]
-        assert template["size"] == command.nodes_per_replica
-        (leader,) = template["leaderTemplate"]["spec"]["containers"]
-        (worker,) = template["workerTemplate"]["spec"]["containers"]
-        assert [*leader["command"], *leader["args"]] == command.words
-        assert worker["args"][: len(leader["args"])] == leader["args"]
-        assert worker["args"][len(leader["args"]) :] == [a.flag for a in command.worker_arguments or ()]
-        for container in (leader, worker):
-            (devices,) = container["resources"]["limits"].values()
-            assert devices * command.nodes_per_replica == command.devices_per_replica
-        assert "readinessProbe" in leader and "readinessProbe" not in worker
-        selector = dict(by_kind["Service"][name]["spec"]["selector"])
-        assert selector.pop("leaderworkerset.sigs.k8s.io/worker-index") == "0"
-        assert selector.items() <= template["leaderTemplate"]["metadata"]["labels"].items()
-    for name in {c.name for c in found.commands} - set(single) - set(several):
-        assert f"{name} is not below" in texts["kubernetes.yaml"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -351,16 +220,6 @@ def test_roles_get_the_connector_and_both_servers() -> None:
 TWO_NODES = {"fleet[0].group": {"tensor": 8, "pipeline": 2}, "fleet[0].count": 16}
 
 
-def run_script(text: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script of a deployment in which the engine is replaced by one that prints its arguments."""
-    for program in ("vllm", "python3"):
-        engine = folder / program
-        engine.write_text('#!/bin/sh\nprintf "%s\\n" "$0" "$@"\n')
-        engine.chmod(0o755)
-    environment = {"PATH": f"{folder}:{os.environ['PATH']}", **variables}
-    return subprocess.run(["sh"], input=text, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize(("engine", "other_nodes"), [("vllm", ["--headless"]), ("sglang", [])])
 def test_a_replica_of_several_nodes_is_started_by_the_same_command_on_each(
     engine: str, other_nodes: list[str], tmp_path: Path
@@ -409,43 +268,6 @@ def test_the_safety_net_for_keys_without_a_mapping_is_never_needed(engine: str) 
 def test_a_key_that_a_writer_forgets_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(deploying._WRITERS, "vllm", lambda replicas, arguments: ["vllm", "serve", "x"])  # type: ignore[arg-type]
     assert {"batch.size", "batch.tokens", "group.tensor"} <= set(named(one()))
-
-
-def test_names_of_a_scenario_cannot_become_commands(tmp_path: Path) -> None:
-    evil = "x\n$(touch pwned); `touch pwned`"
-    fleet = [{"device": "h100-sxm-80gb", "name": evil, "engine": "vllm", "role": role} for role in ("both",)]
-    found = deployed(fleet=fleet, name=evil)
-    texts = files(found, evil)
-    (script,) = [t for name, t in texts.items() if name.endswith(".sh")]
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "vllm").write_text('#!/bin/sh\nprintf "%s\\n" "$@" > said\n')
-    (tmp_path / "bin" / "vllm").chmod(0o755)
-    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(["sh", "-c", script], cwd=tmp_path, env={"PATH": path}, check=True)
-    assert not (tmp_path / "pwned").exists()
-    assert (tmp_path / "said").read_text().splitlines() == found.commands[0].words[1:]
-    check_manifest(texts, found)
-
-
-def test_the_scripts_run_the_commands_word_by_word(tmp_path: Path) -> None:
-    """A JSON value survives the shell, and TensorRT-LLM finds its file beside the script."""
-    for engine in ENGINES:
-        found = deployed(**FEATURES, **{"fleet[0].engine": engine})
-        (command,) = found.commands
-        folder = tmp_path / engine
-        folder.mkdir()
-        for name, content in files(found, "x").items():
-            (folder / name).write_text(content)
-        program = folder / command.program[0]
-        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{folder}/said"\n')
-        program.chmod(0o755)
-        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-        subprocess.run(["sh", folder / f"{command.name}.sh"], env={"PATH": path}, check=True)
-        said = (folder / "said").read_text().splitlines()
-        expected = [str(folder / f"{command.name}.yaml") if w == "OPTIONS" else w for w in command.words[1:]]
-        assert said == expected
-        if command.options:
-            assert yaml.safe_load(Path(said[said.index("--extra_llm_api_options") + 1]).read_text()) == command.options
 
 
 @st.composite
@@ -531,43 +353,6 @@ def test_the_three_engines_say_what_they_said_when_last_looked_at() -> None:
     assert actual == GOLDEN.read_text()
 
 
-def test_the_command_prints_and_writes_the_configuration(tmp_path: Path) -> None:
-    scenario = ROOT / "scenarios" / "serving" / "speculation.yaml"
-    run = CliRunner().invoke(cli, ["deploy", str(scenario), "--out", str(tmp_path)])
-    assert run.exit_code == 0, run.output
-    assert "vllm serve meta-llama/Llama-3.1-70B" in run.output
-    written = {path.name for path in (tmp_path / "deploy").iterdir()}
-    assert written == {"h100-sxm-80gb.sh", "kubernetes.yaml"}
-    said = CliRunner().invoke(cli, ["deploy", str(scenario), "--format", "json"])
-    assert json.loads(said.output)["commands"][0]["arguments"][0] == {"flag": "--host", "value": "0.0.0.0", "key": None}
-    none = CliRunner().invoke(cli, ["deploy", str(ROOT / "scenarios" / "mm64.yaml")])
-    assert isinstance(none.exception, InputError) and "no serving engine" in none.exception.problem
-
-
-def test_a_plan_writes_the_configuration_of_the_recommended_fleet(tmp_path: Path) -> None:
-    """The searched values are in the commands, and only entries of the fleet."""
-    data = with_changes(
-        fleet=[
-            {"device": "h100-sxm-80gb", "price": "3 USD/h", "engine": "vllm"},
-            {"device": "b200-sxm-180gb", "price": "30 USD/h", "engine": "sglang"},
-        ],
-        targets=["ttft p99 <= 5 s"],
-        plan={"search": {"policy.batch.tokens": [512], "fleet[0].group.tensor": [2]}, "fleets": 1, "max": 2},
-    )
-    result = planner.plan(scenario_from_data(data), workers=1)
-    assert result.deployment is not None
-    (command,) = result.deployment.commands
-    assert command.device == "h100-sxm-80gb" and command.replicas == 1
-    assert flags(command)["--max-num-batched-tokens"] == "512" and flags(command)["--tensor-parallel-size"] == "2"
-    names = [str(path.relative_to(tmp_path)) for path in planner.save(result, tmp_path)]
-    assert names[:2] == ["plan.json", "plan.html"]
-    assert set(names[2:]) == {f"deploy/{command.name}.sh", "deploy/kubernetes.yaml"}
-    assert "Configuration to deploy" in (tmp_path / "plan.html").read_text()
-    assert json.loads((tmp_path / "plan.json").read_text())["deployment"]["commands"][0]["name"] == command.name
-    nothing = planner.plan(scenario_from_data({**data, "targets": ["ttft p99 <= 1 us"]}), workers=1)
-    assert nothing.deployment is None
-
-
 def test_a_fleet_without_decoders_has_nothing_to_deploy() -> None:
     assert deployment(prepare_run(read_scenario(ROOT / "scenarios" / "plan-small.yaml"), CATALOGUE)) is None
 
@@ -598,15 +383,3 @@ def test_each_maker_has_the_image_that_its_engine_documents_and_tpus_the_nodes_o
 def test_an_engine_of_one_maker_is_refused_on_the_devices_of_another() -> None:
     with pytest.raises(InputError, match="TensorRT-LLM runs on devices of NVIDIA only, and mi300x is one of AMD"):
         deployed(**{"fleet[0]": {"device": "mi300x", "engine": "trtllm"}})
-
-
-def test_a_folder_holds_no_script_of_an_earlier_fleet_and_keeps_what_is_not_ours(tmp_path: Path) -> None:
-    named = {"fleet[0].engine": "trtllm", "fleet[0].name": "kubernetes"}
-    first = deploying_app.save(deployed(**named), "one", tmp_path)
-    names = {path.name for path in first}
-    assert names == {"kubernetes-2.sh", "kubernetes-2.yaml", "kubernetes.yaml"}
-    own = tmp_path / "deploy" / "values.yaml"
-    own.write_text("mine: 1\n")
-    again = deploying_app.save(deployed(), "two", tmp_path)
-    assert {path.name for path in own.parent.iterdir()} == {*(path.name for path in again), "values.yaml"}
-    assert deploying_app.save(None, "none", tmp_path) == [] and [*own.parent.iterdir()] == [own]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import replace
 
@@ -10,19 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.gpu import CATALOGUE, SKUS, device, seconds, watts, with_values
 
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import ELEMENTWISE_OPS, OPERATIONS, Elementwise, Gemm, Rows, one_row
-from windtunnel.core.provenance import Provenance, SourcedValue
-from windtunnel_models.catalogue import Catalogue
+from windtunnel.core.provenance import Provenance
 from windtunnel_models.kinds import gpu
 from windtunnel_models.kinds.gpu.gemm import fitted_constants, tiles_s
 from windtunnel_models.kinds.gpu.power import Activity, power_w, sustained_s
 from windtunnel_models.kinds.gpu.streaming import FRAMEWORK_KEYS
 
-CATALOGUE = Catalogue()
-SKUS = [spec.sku for spec in CATALOGUE.specs() if spec.kind == "gpu"]
 CONTRACT_SKUS = [
     "h200-sxm-141gb",
     "h100-sxm-80gb",
@@ -85,26 +82,6 @@ SAMPLES: dict[str, dict[str, object]] = {
     "aes": {"bytes": 1_000_000, "in_flight": 4},
     "service": {"mean": 0.001},
 }
-
-
-@functools.cache
-def device(name: str) -> Device:
-    return CATALOGUE.device(name, calibrated=False)
-
-
-def seconds(name: str | Device, op: str, /, **values: object) -> float:
-    found = device(name) if isinstance(name, str) else name
-    return float(found.cost(one_row(OPERATIONS[op], values), intervals=False).duration_s[0])
-
-
-def watts(name: str, op: str, /, **values: object) -> float:
-    return float(device(name).cost(one_row(OPERATIONS[op], values), intervals=False).power_w[0])
-
-
-def with_values(name: str, **values: float) -> Device:
-    found = device(name)
-    moved = {path.replace("__", "."): SourcedValue(v, Provenance.DATASHEET, "a test") for path, v in values.items()}
-    return replace(found, values={**found.values, **moved})
 
 
 def test_every_sku_of_the_contract_is_in_the_catalogue() -> None:
@@ -347,63 +324,6 @@ def test_a_transform_too_long_for_the_chip_takes_another_pass() -> None:
     assert long > 1.7 * short
 
 
-def test_host_copies_run_on_copy_engines_at_the_rate_of_the_link() -> None:
-    d = device("a100-sxm-80gb")
-    for direction, engine in (("h2d", "copy_h2d"), ("d2h", "copy_d2h"), ("d2d", "compute")):
-        assert d.engine_of(one_row(OPERATIONS["copy"], {"bytes": 1, "direction": direction})) == engine
-    assert d.engine_of(one_row(Gemm, {"m": 1, "n": 1, "k": 1, "dtype": "float32"})) == "compute"
-    rate = 1e9 / seconds(d, "copy", bytes=1_000_000_000, direction="h2d")
-    nominal = d.number("host_link_bytes_per_s") or 0.0
-    assert rate == pytest.approx(nominal * (d.number("host_link_efficiency") or 0.0), rel=0.01)
-    assert rate < nominal
-
-
-def test_one_copy_engine_serves_both_directions() -> None:
-    d = with_values("p4", copy_engines=1.0)
-    engines = {d.engine_of(one_row(OPERATIONS["copy"], {"bytes": 1, "direction": x})) for x in ("h2d", "d2h")}
-    assert engines == {"copy_h2d"}
-
-
-def test_pageable_copies_are_slower_than_pinned_and_small_ones_cost_their_setup() -> None:
-    pinned, pageable, small = (
-        seconds("a100-sxm-80gb", "copy", bytes=n, direction="h2d", memory=memory)
-        for n, memory in ((10**8, "pinned"), (10**8, "pageable"), (1, "pinned"))
-    )
-    assert pageable > 1.2 * pinned
-    assert small == pytest.approx(device("a100-sxm-80gb").api.values["copy_setup_s"].value, rel=1e-3)
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    sku=st.sampled_from(SKUS),
-    size=st.integers(1, 10**10),
-    more=st.integers(1, 10**10),
-    direction=st.sampled_from(["h2d", "d2h"]),
-)
-def test_more_bytes_are_never_cheaper_and_pinned_memory_never_slower(
-    sku: str, size: int, more: int, direction: str
-) -> None:
-    for api in device(sku).spec.apis:
-        name = f"{sku}@{api}"
-        took = {}
-        for memory in ("pageable", "pinned", "unified"):
-            if memory == "unified" and "unified" not in device(name).api.features:
-                continue
-            took[memory] = seconds(name, "copy", bytes=size, direction=direction, memory=memory)
-            assert seconds(name, "copy", bytes=size + more, direction=direction, memory=memory) >= took[memory]
-        assert took["pinned"] <= took["pageable"]
-        assert took["pinned"] <= took.get("unified", math.inf)
-
-
-def test_a_fast_link_does_not_speed_up_pageable_copies_beyond_the_host() -> None:
-    rates = [
-        10**9 / seconds(sku, "copy", bytes=10**9, direction="h2d", memory="pageable")
-        for sku in ("v100-pcie-32gb", "a100-sxm-80gb", "h100-sxm-80gb")
-    ]
-    assert rates[0] < rates[1] < rates[2] < (device("h100-sxm-80gb").number("host_copy_bytes_per_s") or 0.0)
-    assert rates[2] / rates[1] < 1.1
-
-
 @pytest.mark.parametrize(
     ("device", "dtype", "nearest"),
     [("l4", "nvfp4", "fp8"), ("p4", "bfloat16", "float16"), ("mi300x", "nvfp4", "fp8"), ("l4@wgpu", "int8", "float16")],
@@ -421,67 +341,6 @@ def test_a_format_without_a_rate_is_refused_with_those_that_have_one(device: str
     assert nearest in listed and dtype not in listed
     for other in listed:
         run(other)
-
-
-def test_a_vendors_driver_sets_the_round_trip_where_the_device_itself_was_not_measured() -> None:
-    assert seconds("apple-m4-max@vulkan", "launch") == device("apple-m4-max").number("vendor_round_trip_s.vulkan_apple")
-    assert seconds("mi210@opencl", "launch") > seconds("l40s@opencl", "launch")
-    assert seconds("mi300x@opencl", "launch") == pytest.approx(28.1e-6)
-    for count in (1, 2, 1000):
-        each = [seconds(f"l40s@{api}", "launch", count=count) for api in ("cuda", "opencl", "vulkan")]
-        assert each == sorted(each)
-
-
-def test_unified_memory_maps_instead_of_copying() -> None:
-    mapped = [seconds("apple-m1-pro", "copy", bytes=n, direction="h2d", memory="pinned") for n in (1, 10**9)]
-    copied = seconds("apple-m1-pro", "copy", bytes=10**9, direction="h2d", memory="pageable")
-    assert mapped[0] == mapped[1] == device("apple-m1-pro").api.values["copy_setup_s"].value
-    assert copied > 2 * 10**9 / 200e9
-    assert device("apple-m1-pro").engine_of(one_row(OPERATIONS["copy"], {"bytes": 1, "direction": "h2d"})) == "compute"
-
-
-def test_collectives_cross_nodes_slower_and_one_worker_moves_nothing() -> None:
-    shared = {"bytes": 10**9}
-    inside = seconds("h100-sxm-80gb", "all_reduce", workers=8, devices_per_node=8, **shared)
-    outside = seconds("h100-sxm-80gb", "all_reduce", workers=8, devices_per_node=4, **shared)
-    assert outside > 5 * inside
-    assert seconds("h100-sxm-80gb", "all_reduce", workers=1, **shared) == device("h100-sxm-80gb").number(
-        "kernel_floor_s"
-    )
-    # A ring moves 2 (w-1)/w of the bytes; over a link without measurements at the attained share of others.
-    d = device("mi300x")
-    rate = 448e9 * (d.number("scale_up_efficiency", "all_reduce") or 0.0) * (d.number("protocol_share", "ll128") or 0.0)
-    assert seconds("mi300x", "all_reduce", workers=8, **shared) == pytest.approx(1.75e9 / rate, rel=0.05)
-
-
-def test_small_collectives_take_flagged_words_and_large_ones_whole_lines() -> None:
-    shared = {"workers": 8, "devices_per_node": 8}
-    d = device("mi300x")
-    without = with_values("mi300x", collective_step_s__ll=1.0)
-    assert seconds(d, "all_reduce", bytes=4096, **shared) < seconds(without, "all_reduce", bytes=4096, **shared)
-    big = 10**8
-    assert seconds(d, "all_reduce", bytes=big, **shared) == seconds(without, "all_reduce", bytes=big, **shared)
-    # A tree's steps grow with the logarithm of the workers: eight times as many cost two further levels, not a ring.
-    few, many = (seconds(d, "all_reduce", bytes=8, workers=w, devices_per_node=64) for w in (8, 64))
-    assert many - few == pytest.approx(2 * 3 * (d.number("collective_step_s", "ll") or 0.0), rel=1e-3)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    op=st.sampled_from(["all_reduce", "send_recv"]),
-    size=st.integers(1, 10**9),
-    more=st.integers(1, 10**9),
-    workers=st.sampled_from([2, 4, 8, 16, 64]),
-    per_node=st.sampled_from([1, 2, 4, 8]),
-)
-def test_more_bytes_and_nodes_never_make_a_collective_cheaper(
-    op: str, size: int, more: int, workers: int, per_node: int
-) -> None:
-    shared = {"workers": workers, "devices_per_node": per_node}
-    small = seconds("h100-sxm-80gb", op, bytes=size, **shared)
-    # Measured times fall by up to a sixth where the library changes its protocol.
-    assert seconds("h100-sxm-80gb", op, bytes=size + more, **shared) >= small / 1.2
-    assert seconds("h100-sxm-80gb", op, bytes=size, workers=workers, devices_per_node=64) <= small * 1.2
 
 
 def test_launch_modes_cost_what_the_api_charges() -> None:
@@ -567,72 +426,6 @@ def test_the_h200_is_known_by_its_datasheet_alone() -> None:
     weak = {s.provenance for s in device("h200-sxm-141gb").spec.values.values()}
     assert weak <= {Provenance.DATASHEET, Provenance.ASSUMED}
     assert not any("measured" in s.source for s in device("h200-sxm-141gb").spec.values.values())
-
-
-BETTER = st.sampled_from(
-    [
-        "memory_bandwidth_bytes_per_s",
-        "boost_clock_hz",
-        "matrix_flops_per_s.bfloat16",
-        "vector_flops_per_s.float32",
-        "memory_efficiency",
-        "l2_bytes",
-    ]
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    parameter=BETTER,
-    factor=st.floats(1.0, 4.0),
-    sides=st.tuples(st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 5000)),
-    cache=st.sampled_from(["cold", "warm"]),
-)
-def test_a_better_number_is_never_slower(
-    parameter: str, factor: float, sides: tuple[int, int, int], cache: str
-) -> None:
-    m, n, k = sides
-    base = device("a100-sxm-80gb")
-    better = with_values("a100-sxm-80gb", **{parameter: base.values[parameter].value * factor})
-    for op, values in (
-        ("gemm", {"m": m, "n": n, "k": k, "dtype": "bfloat16"}),
-        ("elementwise", {"op": "softmax", "rows": m, "width": n}),
-        ("stencil", {"nx": m, "ny": n, "nz": 8}),
-        ("attention", {"phase": "decode", "batch": m, "heads": 32, "kv_heads": 8, "head_dim": 128, "kv_tokens": k}),
-    ):
-        assert seconds(better, op, cache=cache, **values) <= seconds(base, op, cache=cache, **values) * (1 + 1e-9)
-
-
-@settings(max_examples=60, deadline=None)
-@given(m=st.integers(1, 5000), n=st.integers(1, 5000), k=st.integers(1, 5000), more=st.integers(1, 3000))
-def test_more_work_is_never_faster(m: int, n: int, k: int, more: int) -> None:
-    formula = replace(device("a100-sxm-80gb"), residuals={})  # the rest: tests/property/test_gpu_monotone.py
-    small = seconds(formula, "gemm", m=m, n=n, k=k, dtype="bfloat16")
-    for grown in ({"m": m + more, "n": n, "k": k}, {"m": m, "n": n + more, "k": k}, {"m": m, "n": n, "k": k + more}):
-        assert seconds(formula, "gemm", dtype="bfloat16", **grown) >= small * (1 - 1e-9)
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    sku=st.sampled_from(["a100-sxm-80gb", "l4", "mi100", "arc-b580", "apple-m2-ultra"]),
-    op=st.sampled_from(ELEMENTWISE_OPS),
-    rows=st.integers(1, 20_000),
-    width=st.integers(1, 5000),
-    more=st.integers(1, 5000),
-    dispatch=st.sampled_from(["device", "eager"]),
-    clock=st.sampled_from(["burst", "sustained"]),
-    factor=st.floats(1.0, 4.0),
-)
-def test_passes_over_more_data_or_at_less_bandwidth_are_never_faster(
-    sku: str, op: str, rows: int, width: int, more: int, dispatch: str, clock: str, factor: float
-) -> None:
-    context = {"op": op, "dispatch": dispatch, "clock": clock}
-    small = seconds(sku, "elementwise", rows=rows, width=width, **context)
-    for grown in ({"rows": rows + more, "width": width}, {"rows": rows, "width": width + more}):
-        assert seconds(sku, "elementwise", **grown, **context) >= small * (1 - 1e-9)
-    bandwidth = device(sku).number("memory_bandwidth_bytes_per_s") or 0.0
-    faster = with_values(sku, memory_bandwidth_bytes_per_s=bandwidth * factor)
-    assert seconds(faster, "elementwise", rows=rows, width=width, **context) <= small * (1 + 1e-9)
 
 
 def test_the_share_of_bandwidth_follows_the_memory_and_its_generation() -> None:

@@ -36,6 +36,11 @@ class Arguments:
         documented = self._find(self.known.flags, name, value)
         self.flags.append(Argument(name, None if value is None else str(value), documented.key))
 
+    def listen(self) -> None:
+        """Add the address and the port at which the server listens."""
+        self.flag("--host", "0.0.0.0")  # noqa: S104  a container listens on its address in the cluster
+        self.flag("--port", self.known.port)
+
     def worker_flag(self, name: str) -> None:
         """Add a switch for the nodes of a replica other than the first."""
         documented = self._find(self.known.flags, name, None)

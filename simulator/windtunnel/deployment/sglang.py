@@ -22,8 +22,7 @@ def sglang(replicas: Replicas, arguments: Arguments) -> list[str]:
     """Add the arguments of a replica; return the command."""
     model, converted = serving_model(replicas.checkpoint, arguments)
     arguments.flag("--model-path", model)
-    arguments.flag("--host", "0.0.0.0")  # noqa: S104  a container listens on its address in the cluster
-    arguments.flag("--port", arguments.known.port)
+    arguments.listen()
     if converted is not None:
         arguments.flag("--quantization" if converted == "fp8" else "--dtype", converted)
     _division(replicas, arguments)

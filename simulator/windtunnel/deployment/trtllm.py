@@ -20,8 +20,7 @@ def trtllm(replicas: Replicas, arguments: Arguments) -> list[str]:
     them wins.
     """
     model, converted = serving_model(replicas.checkpoint, arguments, WIDE)
-    arguments.flag("--host", "0.0.0.0")  # noqa: S104  a container listens on its address in the cluster
-    arguments.flag("--port", arguments.known.port)
+    arguments.listen()
     if converted is not None:
         arguments.option("dtype", converted)
     _division(replicas, arguments)

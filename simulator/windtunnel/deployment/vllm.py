@@ -17,8 +17,7 @@ def vllm(replicas: Replicas, arguments: Arguments) -> list[str]:
     if replicas.engine != "vllm":
         arguments.note("engine", f"{replicas.engine}: the scenario names no engine; these are vLLM's arguments")
     model, converted = serving_model(replicas.checkpoint, arguments)
-    arguments.flag("--host", "0.0.0.0")  # noqa: S104  a container listens on its address in the cluster
-    arguments.flag("--port", arguments.known.port)
+    arguments.listen()
     if converted is not None:
         arguments.flag("--quantization" if converted == "fp8" else "--dtype", converted)
     _division(replicas, arguments)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.device import StrArray
-from windtunnel.core.ops import FloatArray
+from windtunnel.core.ops import WEIGHT_ONLY, FloatArray
 from windtunnel.core.provenance import assumed
 from windtunnel.core.spec import Parameter
 
@@ -41,6 +41,12 @@ class Sheet:
     units: float
     bandwidth: float
     peak: float
+
+
+def weight_only(name: str, doc: str) -> Parameter:
+    """Return the parameter that compares narrow weights with 16-bit ones, format by format."""
+    value = assumed(1.0, 0.8, 1.4, "no measurement of the format; unpacking may be slower than reading")
+    return Parameter(name, "1", doc, keys=WEIGHT_ONLY, defaults=dict.fromkeys(WEIGHT_ONLY, value))
 
 
 def parameters(prefix: str, families: Sequence[str], numbers: NumberTable, reason: str) -> tuple[Parameter, ...]:

@@ -22,6 +22,7 @@ from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, WEIGHT_ONLY, FloatArray, Rows, arithmetic
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import Parameter
+from windtunnel_models.kinds.gpu.fused import weight_only
 from windtunnel_models.kinds.gpu.kernel import datasheet_format, in_context, need_product_type, vector_rate
 from windtunnel_models.kinds.gpu.power import activity_of
 from windtunnel_models.kinds.gpu.streaming import memory_class
@@ -104,15 +105,9 @@ PARAMETERS = (
         fitted=True,
     ),
     _number("quantise_passes", "1", "passes over the activations that make a narrow format of them", 3.4, 0.5, 6.0),
-    Parameter(
+    weight_only(
         "gemm_weight_only",
-        "1",
         "traffic of narrow weights with 16-bit activations over that of as many bytes of 16-bit ones",
-        keys=WEIGHT_ONLY,
-        defaults={
-            name: assumed(1.0, 0.8, 1.4, "no measurement of the format; unpacking may be slower than reading")
-            for name in WEIGHT_ONLY
-        },
     ),
 )
 

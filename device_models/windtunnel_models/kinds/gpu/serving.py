@@ -14,11 +14,11 @@ import numpy as np
 
 from windtunnel.core.device import Arrays, Parameters, RawCost, StrArray
 from windtunnel.core.ops import BYTES_PER_ELEMENT, WEIGHT_ONLY, FloatArray, Rows, arithmetic
-from windtunnel.core.provenance import Provenance, assumed
+from windtunnel.core.provenance import Provenance
 from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds._routing import geometry
 from windtunnel_models.kinds.gpu import expert_formula, latent_formula
-from windtunnel_models.kinds.gpu.fused import ANY, NumberTable, Sheet, bound_of, parameters, take
+from windtunnel_models.kinds.gpu.fused import ANY, NumberTable, Sheet, bound_of, parameters, take, weight_only
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
 from windtunnel_models.kinds.gpu.local_residual import LocalResidual, flat
 from windtunnel_models.kinds.gpu.power import Activity
@@ -55,16 +55,7 @@ def _numbers(prefix: str, families: tuple[str, ...], numbers: NumberTable) -> li
 PARAMETERS = (
     *_numbers("moe", EXPERT_FAMILIES, expert_formula.NUMBERS),
     *_numbers("latent", LATENT_FAMILIES, latent_formula.NUMBERS),
-    Parameter(
-        "moe_weight_only",
-        "1",
-        "time of reading narrow weights over that of as many bytes of 16-bit ones",
-        keys=WEIGHT_ONLY,
-        defaults={
-            name: assumed(1.0, 0.8, 1.4, "no measurement of the format; unpacking may be slower than reading")
-            for name in WEIGHT_ONLY
-        },
-    ),
+    weight_only("moe_weight_only", "time of reading narrow weights over that of as many bytes of 16-bit ones"),
 )
 
 DESIGNS = ("hopper", "blackwell", "other")

@@ -204,30 +204,25 @@ def put(a: ndarray, ind: Any, v: Any, mode: str = "wrap") -> None:
 
 def place(arr: ndarray, mask: ndarray, vals: ndarray) -> None:
     """Set the elements where a mask is set."""
-    arguments = Arguments()
-    view = arr.device_view()
-    shown, values = arguments.taken(mask), arguments.taken(vals)
-
-    def compute() -> Any:
-        made = view.copy()
-        np.place(made, shown, values)
-        return made
-
-    written("cupy_place", arr, compute, arguments.arrays, shown.reshape(arr.shape))
+    _where_set("cupy_place", np.place, arr, mask, vals)
 
 
 def putmask(a: ndarray, mask: ndarray, values: Any) -> None:
     """Set the elements where a mask is set."""
+    _where_set("cupy_putmask", np.putmask, a, mask, values)
+
+
+def _where_set(name: str, function: Callable[..., None], array: ndarray, mask: ndarray, values: Any) -> None:
     arguments = Arguments()
-    view = a.device_view()
+    view = array.device_view()
     shown, given = arguments.taken(mask), arguments.taken(values)
 
     def compute() -> Any:
         made = view.copy()
-        np.putmask(made, shown, given)
+        function(made, shown, given)
         return made
 
-    written("cupy_putmask", a, compute, arguments.arrays, shown.reshape(a.shape))
+    written(name, array, compute, arguments.arrays, shown.reshape(array.shape))
 
 
 def choose(a: ndarray, choices: Any, out: Any = None, mode: str = "raise") -> Any:
