@@ -56,9 +56,7 @@ PROGRAMS: dict[str, tuple[str, Any]] = {
         __device__ D changed(D d) { d.a += 1; return d; }
         __global__ void k(int *out) {
             D d, e, f;
-            d.a = threadIdx.x;
-            e = d;
-            f = changed(e);
+            d.a = threadIdx.x; e = d; f = changed(e);
             out[threadIdx.x] = f.a;
         }
         """,
@@ -72,8 +70,7 @@ PROGRAMS: dict[str, tuple[str, Any]] = {
         __constant__ int ca[4] = {1, 2, 3, 4}, cb[4] = {5, 6, 7, 8};
         template <typename T> __device__ void put(T &a, T b) { a = b; }
         __global__ void k(int *out) {
-            __shared__ int sa[64], sb[64];
-            int t = threadIdx.x, u = t, v = 2 * t;
+            __shared__ int sa[64], sb[64]; int t = threadIdx.x, u = t, v = 2 * t;
             sa[t] = t; sb[t] = -t;
             int (*h)(int) = t % 2 ? f : g;
             P p = {1, 2}, q = {3, 4};
