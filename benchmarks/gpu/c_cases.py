@@ -249,8 +249,7 @@ class _Data:
 # Long: one part for each line of the list.
 def lines_of(case: Case, module_name: str, folder: Path, data: _Data) -> tuple[list[str], list[str]]:
     """Return the lines of a case for `launch_cases`, and the names of its buffers."""
-    from windtunnel.app.check import arguments_of, kernels_of
-    from windtunnel.app.check_requests import launches_of
+    from windtunnel.app.check import arguments_of, kernels_of, launches_of
 
     requests = launches_of(folder / "src" / f"{case.name}.yaml")
     kernels = kernels_of(requests)
@@ -272,7 +271,7 @@ def lines_of(case: Case, module_name: str, folder: Path, data: _Data) -> tuple[l
     launches = []
     for request, kernel in zip(requests, kernels, strict=True):
         function: Any = kernel.function
-        given = arguments_of(device, kernel, request, buffers)
+        given = arguments_of(device, kernel.parameters, request, buffers, MadeUp())
         sizes = " ".join(str(side) for side in (*request.grid, *request.block))
         symbol = symbol_of(known, function._qualified)
         launches.append(f"launch {symbol} {sizes} {request.shared_bytes or 0} {int(together)}")

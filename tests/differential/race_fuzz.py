@@ -45,12 +45,15 @@ class Access(NamedTuple):
 
     thread: int
     kind: str
-    """``read``, ``write``, ``change`` (atomic) or ``fail`` (a compare-and-swap that changes nothing)."""
+    """``read``, ``write``, ``change`` (atomic), ``store`` (atomic), ``see`` (an atomic load, or a compare-and-swap that
+    changes nothing), or ``fence``."""
     cell: Any
     line: int
     value: Any
     before: int
     """The accesses that are ordered before it, as bits."""
+    fence: int = 0
+    """Of a change or a store: the last fence of its thread before it, as a bit; 0 for none."""
 
 
 def conflict(a: Access, b: Access, *, strict: bool) -> bool:
@@ -60,7 +63,7 @@ def conflict(a: Access, b: Access, *, strict: bool) -> bool:
         return strict or not (a.value == b.value or (a.value != a.value and b.value != b.value))  # noqa: PLR0124
     if "write" in kinds:
         return True
-    return kinds == {"read", "change"}
+    return "read" in kinds and bool(kinds & {"change", "store"})
 
 
 @dataclass
@@ -74,23 +77,30 @@ class Oracle:
     """For each thread, the accesses that are ordered before what it does next."""
     fenced: defaultdict[tuple[int, str], int] = field(default_factory=lambda: defaultdict(int))
     """For each thread, the accesses that its next atomic operation releases: to ``all``, or to its ``block``."""
+    last_fence: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """For each thread, its last fence, as a bit."""
     released: defaultdict[Any, list[tuple[int, int | None]]] = field(default_factory=lambda: defaultdict(list))
     """For each element, what atomic operations have released: the accesses, and the block that alone acquires them."""
 
     def access(self, thread: int, kind: str, cell: Any, line: int, value: Any = None) -> None:
         """Add an access."""
-        self.accesses.append(Access(thread, kind, cell, line % RAISED, value, self.known[thread]))
+        fence = self.last_fence[thread] if kind in ("change", "store") else 0
+        self.accesses.append(Access(thread, kind, cell, line % RAISED, value, self.known[thread], fence))
         self.known[thread] |= 1 << (len(self.accesses) - 1)
-        if kind in ("change", "fail"):
+        if kind in ("change", "store", "see"):
             block = thread // self.threads
+            if kind == "store":  # what is read now is what this thread releases, and nothing that others have released
+                self.released[cell].clear()
             for released, only in self.released[cell]:
                 if only is None or only == block:
                     self.known[thread] |= released
-            if kind == "change":
+            if kind != "see":
                 self.released[cell] += [(self.fenced[thread, "all"], None), (self.fenced[thread, "block"], block)]
 
     def fence(self, thread: int, *, block: bool) -> None:
         """Add a fence."""
+        self.access(thread, "fence", None, 0)
+        self.last_fence[thread] = 1 << (len(self.accesses) - 1)
         self.fenced[thread, "block"] = self.known[thread]
         if not block:
             self.fenced[thread, "all"] = self.known[thread]
@@ -124,8 +134,27 @@ class Oracle:
             for accesses in by_cell.values()
             for place, (_, late) in enumerate(accesses)
             for number, early in accesses[:place]
-            if early.thread != late.thread and not late.before >> number & 1 and conflict(early, late, strict=strict)
+            if early.thread != late.thread
+            and not late.before >> number & 1
+            and conflict(early, late, strict=strict)
+            and not self._observed(early, late, accesses[:place], number)
         ]
+
+    @staticmethod
+    def _observed(early: Access, late: Access, accesses: Sequence[tuple[int, Access]], number: int) -> bool:
+        """Return whether a plain access follows a change that its thread has seen by an atomic operation.
+
+        The thread of the change has fenced before it, and that of the access knows of the fence.
+        """
+        return (
+            early.kind in ("change", "store")
+            and late.kind in ("read", "write")
+            and bool(late.before & early.fence)
+            and any(
+                number < place and one.thread == late.thread and one.kind in ("change", "store", "see")
+                for place, one in accesses
+            )
+        )
 
 
 # What is recorded of a run.
@@ -199,16 +228,16 @@ def _listen_in_lockstep(patch: pytest.MonkeyPatch) -> None:
         if not is_heard(self):
             return atomic(self, lanes, line, op, values, used, *indices)
         found = atomic(self, lanes, line, op, values, True, *indices)
-        fails = [False] * lanes.size
+        kinds = [{"load": "see", "store": "store"}.get(op, "change")] * lanes.size
         if op == "cas":
-            fails = [
-                a != b
+            kinds = [
+                "see" if a != b else "change"
                 for a, b in zip(
                     _each(found, lanes, self.flat.dtype), _each(values[0], lanes, self.flat.dtype), strict=True
                 )
             ]
-        for (thread, cell), failed in zip(_lockstep_accesses(self, lanes, line, indices), fails, strict=True):
-            _Recording.now.access(thread, "fail" if failed else "change", cell, line)  # type: ignore[union-attr]
+        for (thread, cell), kind in zip(_lockstep_accesses(self, lanes, line, indices), kinds, strict=True):
+            _Recording.now.access(thread, kind, cell, line)  # type: ignore[union-attr]
         return found if used else None
 
     barrier = compiler.HELPERS["barrier"]
@@ -240,7 +269,9 @@ def _listen_to_threads(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(ThreadArray, name, step)
 
     def change(array: Any, at: int, op: str, values: Any, *_: Any) -> tuple[str, Any]:
-        return ("fail" if op == "cas" and array.flat[at] != values[0] else "change"), None
+        if op == "cas":
+            return ("see" if array.flat[at] != values[0] else "change"), None
+        return {"load": "see", "store": "store"}.get(op, "change"), None
 
     heard("load", lambda array, at, *_: ("read", None))
     heard("store", lambda array, at, value, *_: ("write", array.flat.dtype.type(value).item()))

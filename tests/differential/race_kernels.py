@@ -142,7 +142,8 @@ class _Writer:
         values = draw.choice([["7"], ["7", "8"], ["7", "7", "8"], ["t", "7"]])
         # Few kinds of access, so that one pair of them does not hide the others.
         self.kinds = draw.sample(
-            ["read", "write", "write", "add", "exch", "cas", "missed", "max", "rmw"], draw.randint(1, 3)
+            ["read", "write", "write", "add", "exch", "cas", "missed", "max", "rmw", "load", "store"],
+            draw.randint(1, 3),
         )
         if draw.some(0.25):  # plain writes of two values, of which only some pairs are races
             cells, values, self.kinds = 1, ["7", "8"], ["write"]
@@ -168,7 +169,7 @@ class _Writer:
         if self.fences and draw.some(0.4):
             kind = draw.choice(["fence", "fence_block", "flag", "flag"])
         index = draw.choice([str(cell), str(cell), f"{cell} + t * 0", f"({cell} + t - t) % 40"])
-        if array == "f" and kind in ("max", "cas", "missed", "rmw"):
+        if array == "f" and kind in ("max", "cas", "missed", "rmw", "load"):
             kind = draw.choice(["exch", "add"])
         convert = (lambda text: f"f32({text})") if array == "f" else str
         match kind:
@@ -178,9 +179,12 @@ class _Writer:
                 self.emit(f"{array}[{index}] = {convert(value)}")
             case "rmw":
                 self.emit(f"{array}[{index}] += 1")
-            case "add" | "exch" | "max":
+            case "load":
+                self.emit(f"acc += atomic.load({array}, {index})")
+                self.by_chance = True
+            case "add" | "exch" | "max" | "store":
                 self.emit(f"atomic.{kind}({array}, {index}, {convert('1')})")
-                self.by_chance |= kind == "exch"
+                self.by_chance |= kind in ("exch", "store")
             case "cas":
                 self.emit(f"atomic.cas({array}, {index}, {draw.choice(['0', '7', 't'])}, {draw.choice(['7', '8'])})")
                 self.by_chance = True
@@ -204,6 +208,9 @@ class _Writer:
                     f"atomic.add(flags, {flag}, 0)",
                     f"atomic.cas(flags, {flag}, 0, 1)",
                     f"atomic.cas(flags, {flag}, 55, 1)",
+                    f"acc += atomic.load(flags, {flag})",
+                    f"atomic.store(flags, {flag}, 1)",
+                    f"acc += flags[{flag}]",
                 ]
             )
         )

@@ -564,7 +564,7 @@ def test_recursion_deeper_than_it_is_followed_is_an_error_and_no_finding(tmp_pat
         "__global__ void k(int *a) { a[threadIdx.x] = depth(FIRST + a[threadIdx.x] % 4); }\n"
     )
     assert verdict(tmp_path / "deep.cu", "k", {"FIRST": "20"}, None, 1) is None
-    with pytest.raises(errors.InputError, match=r"deep.cu:1:\d+: .*'depth' calls itself more than 25 times"):
+    with pytest.raises(errors.InputError, match=r"deep.cu:1:\d+: .*'depth' calls itself more than 24 times"):
         verdict(tmp_path / "deep.cu", "k", {"FIRST": "30"}, None, 1)
 
 

@@ -26,12 +26,15 @@ from windtunnel.emulator.threads.arrays import ThreadArray
 from windtunnel.emulator.threads.state import Thread
 
 THREADS, BLOCKS, CELLS = 3, 2, 2
-STEPS = ("read", "write", "add", "exch", "fence", "fence_block")
+STEPS = ("read", "write", "add", "exch", "load", "store", "fence", "fence_block")
+ATOMICS = {"add", "exch", "load", "store"}
 BODIES = {
     "read": "seen[me] = a[{cell}]",
     "write": "a[{cell}] = me + 10 * {number}",
     "add": "atomic.add(a, {cell}, 1)",
     "exch": "atomic.exch(a, {cell}, me)",
+    "load": "seen[me] = atomic.load(a, {cell})",
+    "store": "atomic.store(a, {cell}, me)",
     "fence": "threadfence()",
     "fence_block": "threadfence_block()",
     "barrier": "syncthreads()",
@@ -103,7 +106,9 @@ class Oracle:
         """Of each thread, its last step when it fenced, to all or to its block."""
         self.carried: dict[int, list[tuple[int, int | None]]] = {}
         """Of each cell, steps that its atomic operations carry, and the block that alone may take them."""
-        self.touched: list[tuple[int, int, str, int]] = []
+        self.own_fence: dict[int, int] = {}
+        self.touched: list[tuple[int, int, str, int, int | None]] = []
+        """Thread, step, what, cell, and of an atomic operation the last fence of its thread."""
 
     def step(self, thread: int, after: Sequence[int]) -> int:
         """A new step of a thread, after its own last and those given."""
@@ -123,6 +128,7 @@ class Oracle:
     def fence(self, thread: int, scope: str) -> None:
         """What came before may be carried."""
         here = self.step(thread, [])
+        self.own_fence[thread] = here
         self.fenced[thread, "block"] = here
         if scope == "fence":
             self.fenced[thread, "all"] = here
@@ -131,22 +137,30 @@ class Oracle:
         """A thread touches a cell; whether that is a race."""
         block = thread // THREADS
         after = []
-        if what in ("add", "exch"):
+        if what == "store":
+            self.carried[cell] = []
+        if what in ATOMICS:
             after = [step for step, only in self.carried.get(cell, []) if only is None or only == block]
         here = self.step(thread, after)
         race = False
-        for other, step, how, number in self.touched:
+        mine = [
+            step for other, step, how, number, _ in self.touched if (other, number) == (thread, cell) and how in ATOMICS
+        ]
+        for other, step, how, number, fence in self.touched:
             if number != cell or other == thread or step in self.before[here]:
                 continue
-            atomic = {how, what} <= {"add", "exch"}
-            race |= not atomic and {how, what} != {"read"}
-        if what in ("add", "exch"):
+            # What a thread has seen by an atomic operation of its own, and whose fence it knows, is ordered.
+            saw = what in ("read", "write") and how in ATOMICS - {"load"} and max(mine, default=-1) > step
+            if saw and fence is not None and fence in self.before[here]:
+                continue
+            race |= not {how, what} <= ATOMICS and not {how, what} <= {"read", "load"}
+        if what in ATOMICS - {"load"}:
             carried = self.carried.setdefault(cell, [])
             if (thread, "all") in self.fenced:
                 carried.append((self.fenced[thread, "all"], None))
             if (thread, "block") in self.fenced:
                 carried.append((self.fenced[thread, "block"], block))
-        self.touched.append((thread, here, what, cell))
+        self.touched.append((thread, here, what, cell, self.own_fence.get(thread)))
         return race
 
 
@@ -210,7 +224,7 @@ LATE = [
 
 
 @given(
-    program=programs(("read", "read", "read", "read", "write", "add"), 5),
+    program=programs(("read", "read", "read", "read", "write", "add", "load", "store"), 5),
     meetings=st.tuples(*[st.sampled_from(["barrier", "warp", "warp"])] * 4),
     width=st.sampled_from([1, 2, 3, 4]),
     compiled=st.booleans(),
@@ -244,7 +258,8 @@ def test_side_by_side_the_same_races_are_seen(
                 # What is said of it is so: these threads do conflict there, in these lines.
                 steps = [where[line] for line in race.lines]
                 assert len({step.cell for step in steps}) == 1, race
-                assert {step.what for step in steps} not in ({"read"}, {"add"}), race
+                assert {step.what for step in steps} not in ({"read"}, {"read", "load"}), race
+                assert not {step.what for step in steps} <= ATOMICS, race
                 told = {block[0] * THREADS + thread[0] for block, thread in race.threads}
                 made = {number for number in told for step in steps if step in sum(
                     (stretch[number] for stretch in program), []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,18 +17,13 @@ import numpy as np
 
 from windtunnel.app.check_arguments import (
     CheckParameter,
-    Spec,
-    array_of,
-    as_record,
-    check_names,
-    default_array,
-    default_number,
-    default_numbers,
-    parsed,
+    LaunchRequest,
+    MadeUp,
+    arguments_of,
 )
-from windtunnel.app.check_headers import naming_headers
-from windtunnel.app.check_made_up import MadeUp, Scope
-from windtunnel.app.check_requests import LaunchRequest
+from windtunnel.app.check_grids import GridSizes, grid_sizes
+from windtunnel.app.check_headers import is_binary, naming_headers
+from windtunnel.app.check_made_up import Scope
 from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import (
     BarrierDivergence,
@@ -39,21 +35,26 @@ from windtunnel.core.errors import (
     Location,
     OutOfBounds,
 )
+from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.ctype import Void, member_name
 from windtunnel.csource.facts import stored
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
-from windtunnel.language.ir import Program
+from windtunnel.emulate.common.current import largest_shared_bytes
+from windtunnel.language import ir
+from windtunnel.language.opencl_words import in_opencl
 from windtunnel.language.parameters import parameters_of
 from windtunnel.language.specialise import kernel_source
 from windtunnel.language.types import Array, Scalar
 from windtunnel.library.devices import open_device
-from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.profile import LaunchProfile, Profile
 
 DEVICE = "h100-sxm-80gb"
 """The device that is emulated unless another is asked for."""
+OPTED_IN_ABOVE = 49_152
+"""Bytes of dynamic shared memory above which CUDA launches a kernel only if the program has allowed it."""
+_KEYS = ("file", "kernel", "grid", "block", "args", "shared_bytes", "defines", "include")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Predicted:
 class Checked:
     """What the check has found, notes on what was not checked, and the time of the launches on the device.
 
-    ``elements``: the number of elements of a further launch, which has fewer of them than threads. A launch that has a
+    ``elements``: the elements of a further launch, in words, which has fewer of them than threads. A launch that has a
     finding counts with the time of the kernel as it is, unless it never ends.
     """
 
@@ -93,7 +94,7 @@ class Checked:
     launches: int
     schedules: int
     predicted: Sequence[Predicted] = ()
-    elements: int | None = None
+    elements: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,72 @@ class CheckedKernel:
     function: Callable[..., Any]
     name: str
     parameters: Sequence[CheckParameter]
+
+
+def dims(text: str, option: str) -> tuple[int, ...]:
+    """Return sizes along x, y and z, given as ``X[,Y[,Z]]``. Raises InputError."""
+    parts = str(text).strip().strip("[]()").split(",")
+    if not 1 <= len(parts) <= 3 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise InputError(f"'{text}' is no size", where=Location(field=option), expected="X[,Y[,Z]], each from 1")
+    return (*(int(part) for part in parts), *(1,) * (3 - len(parts)))
+
+
+def launches_of(file: Path) -> list[LaunchRequest]:
+    """Return the launches that a LAUNCHES.yaml lists. Raises InputError."""
+    document = parse(read_text(file, "list of launches"), str(file))
+    if not isinstance(document.data, list) or not document.data:
+        raise InputError(
+            "no list of launches", where=document.where(()), expected="- {file, kernel, grid, block, args}"
+        )
+    return [_request(document, file, number) for number in range(len(document.data))]
+
+
+# Long: one check for each key.
+def _request(document: Document, file: Path, number: int) -> LaunchRequest:
+    given = document.data[number]
+    where = document.where((number,))
+    if not isinstance(given, dict):
+        raise InputError("this launch is no mapping", where=where, expected="{file, kernel, grid, block, args}")
+    for key in given:
+        if key not in _KEYS:
+            raise InputError(
+                f"no key '{key}' of a launch",
+                where=document.where((number, key), key=True),
+                expected=f"one of {', '.join(_KEYS)}",
+            )
+    for key in ("file", "grid", "block"):
+        if key not in given:
+            raise InputError(f"a launch without '{key}'", where=where, expected=f"{key}: ...")
+    sizes = []
+    for key in ("grid", "block"):
+        value = given[key]
+        text = ",".join(str(one) for one in value) if isinstance(value, list) else str(value)
+        try:
+            sizes.append(dims(text, key))
+        except InputError as error:
+            raise error.at(document.where((number, key))) from None
+    arguments = given.get("args") or {}
+    if not isinstance(arguments, dict):
+        raise InputError("args that are no mapping", where=document.where((number, "args")), expected="{name: SPEC}")
+    defines = given.get("defines") or []
+    if isinstance(defines, dict):
+        defines = [f"{name}={value}" for name, value in defines.items()]
+    shared = given.get("shared_bytes")
+    if shared is not None and (not isinstance(shared, int) or shared < 0):
+        raise InputError(
+            f"shared_bytes of {shared!r}", where=document.where((number, "shared_bytes")), expected="a number from 0"
+        )
+    return LaunchRequest(
+        Path(os.path.normpath(file.parent / str(given["file"]))),
+        given.get("kernel"),
+        sizes[0],
+        sizes[1],
+        {str(name): str(value) for name, value in arguments.items()},
+        shared,
+        [str(one) for one in defines],
+        [str(file.parent / str(one)) for one in given.get("include") or []],
+        where,
+    )
 
 
 def check(
@@ -136,35 +203,56 @@ def check(
 def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, strict: bool, quiet: bool) -> Checked:
     kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
-    notes: list[str] = []
     predicted: Sequence[Predicted] = []
+    made_up: Sequence[str] = []
     fewer: SecondSize | None = None
-    made = MadeUp()
+    grids = _grid_sizes(kernels, requests)
+    first = MadeUp() if grids is None else MadeUp(numbers=grids.first.numbers, counts=grids.first.elements)
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
         for schedule in [None, *range(schedules)]:
             # Each run begins with new buffers, and new variables of the files.
             kernels = kernels if schedule is None else kernels_of(requests)
-            ran = _run(kernels, requests, chosen, schedule, made, strict=strict)
-            made, findings = ran.made, list(ran.findings)
-            predicted, notes = predicted or ran.times, notes or [*ran.notes]
+            ran = _run(kernels, requests, chosen, schedule, first, strict=strict, grids=grids)
+            first, findings = ran.made, list(ran.findings)
+            predicted, made_up = predicted or ran.times, made_up or ran.notes
             if not findings and schedule is None:
-                fewer = _fewer(kernels, requests)
-            if fewer is not None and schedule is None:
-                again = kernels_of(requests)
-                findings += _run(again, requests, chosen, None, made, strict=strict, fewer=fewer).findings
+                second, fewer = _second(kernels, requests, grids, first)
+                if second is not None:
+                    again = kernels_of(requests)
+                    findings += _run(
+                        again, requests, chosen, None, second, strict=strict, fewer=fewer, grids=grids
+                    ).findings
             for each in findings:
                 found.setdefault((each.finding, each.file, each.lines), each)
+    notes = [*made_up, *_notes(kernels, requests, caught)]
+    return Checked(
+        list(found.values()), notes, len(requests), schedules, predicted, None if fewer is None else fewer.described()
+    )
+
+
+def _notes(
+    kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest], caught: Sequence[warnings.WarningMessage]
+) -> list[str]:
+    """Return notes on what was left out or not checked, and on what the program has to do for the launches."""
+    notes: list[str] = []
     for kernel in kernels:
         if isinstance(kernel.function, CFunction):
             notes += [note for note in kernel.function.module.unit.notes if note not in notes]
+    for kernel, request in zip(kernels, requests, strict=True):
+        if (request.shared_bytes or 0) > OPTED_IN_ABOVE and isinstance(kernel.function, CFunction):
+            unit = kernel.function.module.unit
+            if not (unit.opencl or any("MaxDynamicSharedMemorySize" in line for line in unit.lines)):
+                notes.append(
+                    f"{request.file}: more than {OPTED_IN_ABOVE:,} bytes of dynamic shared memory need "
+                    f"cudaFuncSetAttribute({kernel.name}, cudaFuncAttributeMaxDynamicSharedMemorySize, "
+                    f"{request.shared_bytes}) in the program"
+                )
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))
-    return Checked(
-        list(found.values()), notes, len(requests), schedules, predicted, None if fewer is None else fewer.elements
-    )
+    return notes
 
 
 def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
@@ -173,6 +261,10 @@ def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
     made = []
     for request in requests:
         suffix = request.file.suffix
+        if is_binary(request.file):
+            raise InputError(
+                "a binary file", where=Location(str(request.file)), expected="the source of a kernel, as text"
+            )
         if suffix == ".py":
             made.append(_python(request))
             continue
@@ -263,27 +355,54 @@ def _python(request: LaunchRequest) -> CheckedKernel:
     return CheckedKernel(function, name, parameters)
 
 
-def _fewer(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) -> SecondSize | None:
+def _program(kernel: CheckedKernel, request: LaunchRequest) -> ir.Program:
+    """Return a kernel's typed tree."""
+    if not isinstance(kernel.function, CFunction):
+        return kernel_source(kernel.function).declared({})
+    values = {"local": math.prod(request.block), "number": 1}
+    nulls = [name for name, text in request.arguments.items() if text.strip() == "0"]
+    return kernel.function.typed([
+        0 if p.name in nulls else values[p.kind] * p.size if p.kind in values else b"" for p in kernel.parameters
+    ])  # fmt: skip
+
+
+def _grid_sizes(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) -> GridSizes | None:
+    """Return what is made up for a launch of two or three dimensions; None for another one, or several launches."""
+    (kernel, *_), (request, *others) = kernels, requests
+    free = [p for p in kernel.parameters if p.name not in request.arguments and not p.members]
+    integers = [p.name for p in free if p.kind == "number" and p.dtypes[0].kind in "iu"]
+    if others or not isinstance(kernel.function, CFunction) or not any(p.kind == "pointer" for p in free):
+        return None
+    # The buffers of which the size is known, in elements of the parameters.
+    sizes = {p.name: p.size for p in free if p.kind == "pointer"}
+    return grid_sizes(_program(kernel, request), integers, request.grid, request.block, sizes)
+
+
+def _second(
+    kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest], grids: GridSizes | None, first: MadeUp
+) -> tuple[MadeUp | None, SecondSize | None]:
     """Return a further launch, with fewer elements than threads; None for no such launch."""
     (kernel, *_), (request, *others) = kernels, requests
+    if others or (
+        isinstance(kernel.function, CFunction) and states_conditions(kernel.function.module.unit.lines)
+    ):  # fmt: skip
+        return None, None
+    if grids is not None:
+        second = grids.second
+        if second is None:
+            return None, None
+        return replace(first, numbers=second.numbers, counts={**first.counts, **second.elements}), SecondSize(
+            math.prod(grids.sides.values()), several=True, sides=grids.sides
+        )
     threads = request.grid[0] * request.block[0]
-    if others or math.prod(request.grid) * math.prod(request.block) != threads:
-        return None
+    if math.prod(request.grid) * math.prod(request.block) != threads:
+        return None, None
     free = [p for p in kernel.parameters if p.name not in request.arguments and not p.members]
     counts = [p.name for p in free if p.kind == "number" and p.dtypes[0].kind in "iu" and is_count(p.name)]
     if not any(p.kind == "pointer" for p in free):
-        return None
-    if isinstance(kernel.function, CFunction):
-        if states_conditions(kernel.function.module.unit.lines):
-            return None
-        values = {"local": math.prod(request.block), "number": 1}
-        nulls = [name for name, text in request.arguments.items() if text.strip() == "0"]
-        program: Program = kernel.function.typed([
-            0 if p.name in nulls else values[p.kind] * p.size if p.kind in values else b"" for p in kernel.parameters
-        ])  # fmt: skip
-    else:
-        program = kernel_source(kernel.function).declared({})
-    return second_size(program, counts, threads, request.block[0])
+        return None, None
+    fewer = second_size(_program(kernel, request), counts, threads, request.block[0])
+    return (None if fewer is None else replace(first, elements=fewer.elements)), fewer
 
 
 class _Ran(NamedTuple):
@@ -304,33 +423,34 @@ def _run(
     *,
     strict: bool,
     fewer: SecondSize | None = None,
+    grids: GridSizes | None = None,
 ) -> _Ran:
     """Run the launches, again with other memory as long as a finding comes from what is made up.
 
-    ``fewer``: the number of elements of what is not stated; by default that of the threads.
+    ``fewer``: the number of elements of what is not stated, for the second launch. ``grids``: the sizes of a launch of
+    two or three dimensions.
     """
     past: tuple[str | None, Found] | None = None
     while True:
-        finding, scope, times = _launched(kernels, requests, device, schedule, made, strict=strict, fewer=fewer)
-        found = [] if finding is None else [_found(finding, requests[0], scope, fewer)]
-        if past is not None and finding is not None and finding.array == past[0] and isinstance(finding, OutOfBounds):
+        finding, scope, times = _launched(kernels, requests, device, schedule, made, strict=strict, grids=grids)
+        if finding is None:
+            break
+        if past is not None and finding.array == past[0] and isinstance(finding, OutOfBounds):
             past = None  # far beyond the end, too
-        second = fewer is not None and isinstance(finding, OutOfBounds)
-        again = None if finding is None or second else made.after(finding, scope)
-        if finding is None or again is None:
-            kept = [one for one in found if one is not None]
-            return _Ran(
-                kept if past is None else [past[1], *kept],
-                times,
-                made,
-                made.notes(scope, None if past is None else past[0]),
-            )
-        if made.is_just_past(finding, scope) and found[0] is not None:
-            past = finding.array, found[0]
+        second = fewer is not None and grids is None and isinstance(finding, OutOfBounds)
+        again = None if second else scope.after(made, finding)
+        if again is None:
+            break
+        if scope.is_just_past(made, finding):
+            past = finding.array, _found(finding, requests, scope, fewer)
         made = again
         for kernel in kernels:
             if isinstance(kernel.function, CFunction):
                 kernel.function.module.begin_again()
+    findings = [] if past is None else [past[1]]
+    if finding is not None and not (fewer and _of_a_thread_with_an_element(finding, requests[0], fewer)):
+        findings.append(_found(finding, requests, scope, fewer))
+    return _Ran(findings, times, made, scope.notes(made, None if past is None else past[0]))
 
 
 def _launched(
@@ -341,21 +461,21 @@ def _launched(
     made: MadeUp,
     *,
     strict: bool,
-    fewer: SecondSize | None,
+    grids: GridSizes | None,
 ) -> tuple[Finding | None, Scope, list[Predicted]]:
     """Return the first finding of launches, what the arguments of the last launch have made up, and the times."""
     profile, found, scope = Profile(device), None, Scope()
-    elements = None if fewer is None else fewer.elements
     try:
         with open_device(device, schedule=schedule, strict=strict) as accelerator, accelerator.profile() as profile:
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
-                scope = _scope(kernel, request, buffers, made)
-                arguments = arguments_of(accelerator, kernel, request, buffers, elements, made)
+                scope = _scope(kernel, request, buffers, made, grids)
+                arguments = arguments_of(accelerator, kernel.parameters, request, buffers, made)
+                function = Kernel(kernel.function)
                 shared = made.shared_bytes if request.shared_bytes is None else request.shared_bytes
-                accelerator.launch(
-                    Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=shared
-                )
+                if accelerator.info.api == "cuda" and shared:
+                    function.allowed_shared_bytes = largest_shared_bytes(accelerator)
+                accelerator.launch(function, request.grid, request.block, *arguments, shared_bytes=shared)
             accelerator.synchronize()
     except Finding as finding:
         found = finding
@@ -366,43 +486,51 @@ def _launched(
     return found, scope, _times(profile.launches, device)
 
 
-def _scope(kernel: CheckedKernel, request: LaunchRequest, buffers: Mapping[str, Buffer], made: MadeUp) -> Scope:
+def _scope(
+    kernel: CheckedKernel,
+    request: LaunchRequest,
+    buffers: Mapping[str, Buffer],
+    made: MadeUp,
+    grids: GridSizes | None,
+) -> Scope:
     """Return what of a launch's arguments is made up; memory of kernels in Python has no size of its own to grow to."""
     free = [p for p in kernel.parameters if p.name not in request.arguments and p.name not in buffers]
+    pointers = any(p.kind == "pointer" for p in free)
     if not isinstance(kernel.function, CFunction):
-        return Scope({p.name: 0 for p in free if p.kind == "pointer"})
+        return Scope({p.name: 0 for p in free if p.kind == "pointer"}, buffers=pointers)
     counts = {"pointer": math.prod(request.grid) * math.prod(request.block), "local": math.prod(request.block)}
+    known = () if grids is None else grids.first.elements
     return Scope(
-        {p.name: made.elements.get(p.name, counts[p.kind]) for p in free if p.kind in counts},
+        {p.name: made.counts.get(p.name, counts[p.kind]) for p in free if p.kind in counts and p.name not in known},
         frozenset(p.name for p in free if p.kind == "local"),
-        numbers=any(p.kind == "number" and p.dtypes[0].kind in "iu" for p in free),
+        buffers=pointers,
+        numbers=any(p.kind == "number" and p.dtypes[0].kind in "iu" and p.name not in made.numbers for p in free),
         shared=request.shared_bytes is None,
+        plain=grids is None,
     )
 
 
-def _found(finding: Finding, request: LaunchRequest, scope: Scope, fewer: SecondSize | None) -> Found | None:
-    """Return what is said of a finding; None for one of the second launch that may have come from its size."""
+def _found(finding: Finding, requests: Sequence[LaunchRequest], scope: Scope, fewer: SecondSize | None) -> Found:
+    """Return what is said of a finding, with which sizes were made up."""
     size = ""
     if fewer is not None:
-        if isinstance(finding, OutOfBounds) and _of_a_thread_with_an_element(finding, request, fewer):
-            return None
         size = (
-            f"; in a second launch, which check adds, with {fewer.elements:,} elements, fewer than the threads: if "
-            "the kernel needs an element for each thread, state the number (--arg)"
+            f"; in a second launch, which check adds, with {fewer.described()}, fewer than the threads: if the "
+            "kernel needs an element for each thread, state the number (--arg)"
         )
     elif isinstance(finding, OutOfBounds) and finding.array is not None and finding.array in scope.elements:
         size = f"; '{finding.array}' is not given, so it is made up: {scope.spec(finding.array)} states its size"
-    place = finding.file or "", tuple(finding.lines), finding.columns
-    return Found(type(finding).__name__, *place, f"{finding}{size}")
+    size = in_opencl(size) if requests[0].file.suffix == ".cl" else size
+    return Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, f"{finding}{size}")
 
 
-def _of_a_thread_with_an_element(finding: OutOfBounds, request: LaunchRequest, fewer: SecondSize) -> bool:
-    """Return whether the thread of a finding is one of those that have an element of their own along x.
+def _of_a_thread_with_an_element(finding: Finding, request: LaunchRequest, fewer: SecondSize) -> bool:
+    """Return whether the thread of an access out of bounds is one of those that have an element of their own along x.
 
     Without a guard, it is the others that are out of bounds. A thread with an element that is out of bounds needs
     several of them, of which the number is not known.
     """
-    if not finding.threads or fewer.several:
+    if not isinstance(finding, OutOfBounds) or not finding.threads or fewer.several:
         return False
     block, thread = finding.threads[0]
     return block[0] * request.block[0] + thread[0] < fewer.elements
@@ -425,115 +553,3 @@ def _times(launches: Sequence[LaunchProfile], device: str) -> list[Predicted]:
         )
         for name, group in kernels.items()
     ]
-
-
-def arguments_of(
-    accelerator: Accelerator,
-    kernel: CheckedKernel,
-    request: LaunchRequest,
-    buffers: dict[str, Buffer],
-    elements: int | None = None,
-    made_up: MadeUp | None = None,
-) -> list[Any]:
-    """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError.
-
-    What is not stated is made for as many elements as there are threads, or for ``elements`` along x, except what
-    ``made_up`` says.
-    """
-    made_up = made_up or MadeUp()
-    check_names(request.arguments, kernel.parameters, request.where)
-    sides = [g * b for g, b in zip(request.grid, request.block, strict=True)]
-    if elements is not None:
-        sides[0] = elements
-    threads = math.prod(sides) if made_up.integer is None else made_up.integer
-    made: list[Any] = []
-    for parameter in kernel.parameters:
-        text = request.arguments.get(parameter.name)
-        where = Location(request.where.file, request.where.line, request.where.column, f"--arg {parameter.name}")
-        spec = None if text is None else parsed(text, where)
-        if parameter.members:
-            made.append(_record(parameter, request, threads))
-        elif parameter.kind == "number":
-            made.append(_number(parameter, spec, threads, where))
-        elif parameter.kind == "local":
-            count = made_up.elements.get(parameter.name, math.prod(request.block))
-            made.append(_local(parameter, spec, count, where))
-        else:
-            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where, made_up))
-    return made
-
-
-def _record(parameter: CheckParameter, request: LaunchRequest, threads: int) -> Any:
-    """Return a struct or a vector that is passed by value, of the numbers that are given for its members."""
-    values = default_numbers(parameter, threads)
-    for place, (name, dtype) in enumerate(zip(parameter.members, parameter.dtypes, strict=True)):
-        text = request.arguments.get(name)
-        if text is not None:
-            where = Location(request.where.file, request.where.line, request.where.column, f"--arg {name}")
-            member = CheckParameter(name, "number", (dtype,), dtype.itemsize)
-            values[place] = dtype.type(_number(member, parsed(text, where), threads, where))
-    return as_record(values, parameter)
-
-
-def _number(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> Any:
-    if spec is None:
-        return default_number(parameter, threads)
-    if spec.kind != "number":
-        raise InputError(f"'{parameter.name}' is a number, not an array", where=where, expected="such as 64 or 0.5")
-    dtype = parameter.dtypes[0]
-    if dtype.kind in "iu" and isinstance(spec.value, float) and not spec.value.is_integer():
-        raise InputError(f"{spec.value} for '{parameter.name}', an integer", where=where, expected="a whole number")
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        if not int(info.min) <= int(spec.value) <= 2 ** (8 * dtype.itemsize) - 1:
-            raise InputError(
-                f"{spec.value} does not fit into {dtype}", where=where, expected=f"{info.min} to {info.max}"
-            )
-        return int(spec.value)
-    return spec.value
-
-
-def _local(parameter: CheckParameter, spec: Spec | None, count: int, where: Location) -> int:
-    if spec is None:
-        return count * parameter.size
-    if spec.kind not in ("local", "empty"):
-        raise InputError(f"'{parameter.name}' is local memory of a group", where=where, expected="local:N")
-    return spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
-
-
-def _buffer(
-    accelerator: Accelerator,
-    parameter: CheckParameter,
-    spec: Spec | None,
-    sides: Sequence[int],
-    buffers: dict[str, Buffer],
-    where: Location,
-    made_up: MadeUp,
-) -> Any:
-    if spec is not None and spec.kind == "number":
-        if spec.value == 0:
-            return 0
-        raise InputError(
-            f"'{parameter.name}' is a pointer, not a number", where=where, expected="such as zeros:64, or 0"
-        )
-    if spec is not None and spec.kind == "local":
-        raise InputError(f"'{parameter.name}' is no local memory", where=where, expected="such as zeros:64")
-    name = parameter.name if spec is None or spec.kind != "name" else spec.name
-    if name in buffers:
-        return buffers[name]
-    if spec is not None and spec.kind == "name":
-        raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
-    if spec is None:
-        made = accelerator.to_device(
-            default_array(parameter, sides, made_up.elements.get(name), positive=made_up.positive)
-        )
-    else:
-        contents = array_of(spec, parameter, where)
-        if contents is None:
-            single = spec.dtype or (parameter.dtypes[0] if len(set(parameter.dtypes)) == 1 else np.dtype(np.uint8))
-            size = spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
-            made = accelerator.empty(max(size // single.itemsize, 1), single)
-        else:
-            made = accelerator.to_device(contents)
-    buffers[name] = made
-    return made

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.language.types import ALIASES, SCALARS
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel.runtime.buffers import Buffer
 
 KINDS = ("zeros", "ones", "arange", "empty", "random", "local")
 _EXPECTED = "a number, zeros:N, ones:N, arange:N, empty:N, random:N[:SEED] or local:N, each with an optional :dtype"
@@ -38,6 +41,54 @@ class CheckParameter:
     sides: int = 1
     offsets: tuple[int, ...] = ()
     members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """One launch that is asked for.
+
+    Attributes:
+        file: The kernel's file.
+        kernel: Its name; None if the file has one only.
+        grid: Blocks (groups) along x, y and z.
+        block: Threads (work-items) of a block along x, y and z.
+        arguments: What ``--arg`` says, by name.
+        shared_bytes: Bytes of dynamic shared memory; None if they are not stated.
+        defines: Macros.
+        include: Folders of headers.
+        where: The place of the request, for messages.
+    """
+
+    file: Path
+    kernel: str | None
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    shared_bytes: int | None = None
+    defines: Sequence[str] = ()
+    include: Sequence[str] = ()
+    where: Location = field(default_factory=Location)
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """What arguments that are not stated are made of.
+
+    Attributes:
+        elements: The number of elements along x; None for that of the threads.
+        positive: Whether integers in buffers are not zero.
+        numbers: Values of integers, by name; others are the number of elements.
+        counts: Elements of buffers and ``__local`` memory, by name; others have as many as there are elements.
+        shared_bytes: Bytes of dynamic shared memory.
+        integer: The value of other integers; None for the number of elements.
+    """
+
+    elements: int | None = None
+    positive: bool = False
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    shared_bytes: int = 0
+    integer: int | None = None
 
 
 @dataclass(frozen=True)
@@ -150,26 +201,22 @@ def packed(rows: np.ndarray, parameter: CheckParameter) -> np.ndarray:
     return out.reshape(-1)
 
 
-def default_array(
-    parameter: CheckParameter, sides: Sequence[int], count: int | None = None, *, positive: bool = False
-) -> np.ndarray:
+def default_array(parameter: CheckParameter, sides: Sequence[int], below: int, positive: bool) -> np.ndarray:
     """Return the contents of a buffer of which nothing is said: random values, with sides along x, y and z.
 
-    ``count``: its elements, if it is larger than that. ``positive``: integers are 1 where they would be 0.
+    Integers are ``below`` a number. ``positive``: they are 1 where they would be 0.
     """
-    threads = math.prod(sides)
+    count = math.prod(sides)
     rng = np.random.default_rng(0)
     columns = []
     for dtype in parameter.dtypes:
         if dtype.kind in "iub":
-            high = threads if dtype.kind == "b" or dtype.itemsize > 2 else min(threads, np.iinfo(dtype).max)
-            made = rng.integers(0, 2 if dtype.kind == "b" else max(high, 1), threads)
+            high = below if dtype.kind == "b" or dtype.itemsize > 2 else min(below, np.iinfo(dtype).max)
+            made = rng.integers(0, 2 if dtype.kind == "b" else max(high, 1), count)
             columns.append(np.maximum(made, int(positive)).astype(np.float64))
         else:
-            columns.append(rng.random(threads))
-    rows = np.stack(columns, axis=1) if columns else np.zeros((threads, 0))
-    if count is not None and count > threads:
-        rows = np.resize(rows, (count, rows.shape[1]))
+            columns.append(rng.random(count))
+    rows = np.stack(columns, axis=1) if columns else np.zeros((count, 0))
     if len(set(parameter.dtypes)) == 1 and parameter.size == len(parameter.dtypes) * parameter.dtypes[0].itemsize:
         flat = rows.reshape(-1).astype(parameter.dtypes[0])
         if parameter.sides == 1:
@@ -206,3 +253,110 @@ def check_names(given: Mapping[str, object], parameters: Sequence[CheckParameter
         if name not in names:
             expected = list_choices(names) if names else "no arguments"
             raise InputError(f"no parameter '{name}'", where=where, expected=expected, nearest=nearest(name, names))
+
+
+def arguments_of(
+    accelerator: Accelerator,
+    parameters: Sequence[CheckParameter],
+    request: LaunchRequest,
+    buffers: dict[str, Buffer],
+    made_up: MadeUp,
+) -> list[Any]:
+    """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError."""
+    check_names(request.arguments, parameters, request.where)
+    sides = [g * b for g, b in zip(request.grid, request.block, strict=True)]
+    if made_up.elements is not None:
+        sides[0] = made_up.elements
+    integer = math.prod(sides) if made_up.integer is None else made_up.integer
+    made: list[Any] = []
+    for parameter in parameters:
+        text = request.arguments.get(parameter.name)
+        where = Location(request.where.file, request.where.line, request.where.column, f"--arg {parameter.name}")
+        spec = None if text is None else parsed(text, where)
+        if parameter.members:
+            made.append(_record(parameter, request, integer))
+        elif parameter.kind == "number":
+            made.append(_number_of(parameter, spec, made_up.numbers.get(parameter.name, integer), where))
+        elif parameter.kind == "local":
+            count = made_up.counts.get(parameter.name, math.prod(request.block))
+            made.append(_local(parameter, spec, count, where))
+        else:
+            made.append(_buffer(accelerator, parameter, spec, sides, buffers, where, made_up))
+    return made
+
+
+def _record(parameter: CheckParameter, request: LaunchRequest, threads: int) -> Any:
+    """Return a struct or a vector that is passed by value, of the numbers that are given for its members."""
+    values = default_numbers(parameter, threads)
+    for place, (name, dtype) in enumerate(zip(parameter.members, parameter.dtypes, strict=True)):
+        text = request.arguments.get(name)
+        if text is not None:
+            where = Location(request.where.file, request.where.line, request.where.column, f"--arg {name}")
+            member = CheckParameter(name, "number", (dtype,), dtype.itemsize)
+            values[place] = dtype.type(_number_of(member, parsed(text, where), threads, where))
+    return as_record(values, parameter)
+
+
+def _number_of(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> Any:
+    if spec is None:
+        return default_number(parameter, threads)
+    if spec.kind != "number":
+        raise InputError(f"'{parameter.name}' is a number, not an array", where=where, expected="such as 64 or 0.5")
+    dtype = parameter.dtypes[0]
+    if dtype.kind in "iu" and isinstance(spec.value, float) and not spec.value.is_integer():
+        raise InputError(f"{spec.value} for '{parameter.name}', an integer", where=where, expected="a whole number")
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if not int(info.min) <= int(spec.value) <= 2 ** (8 * dtype.itemsize) - 1:
+            raise InputError(
+                f"{spec.value} does not fit into {dtype}", where=where, expected=f"{info.min} to {info.max}"
+            )
+        return int(spec.value)
+    return spec.value
+
+
+def _local(parameter: CheckParameter, spec: Spec | None, count: int, where: Location) -> int:
+    if spec is None:
+        return count * parameter.size
+    if spec.kind not in ("local", "empty"):
+        raise InputError(f"'{parameter.name}' is local memory of a group", where=where, expected="local:N")
+    return spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
+
+
+def _buffer(
+    accelerator: Accelerator,
+    parameter: CheckParameter,
+    spec: Spec | None,
+    sides: Sequence[int],
+    buffers: dict[str, Buffer],
+    where: Location,
+    made_up: MadeUp,
+) -> Any:
+    if spec is not None and spec.kind == "number":
+        if spec.value == 0:
+            return 0
+        raise InputError(
+            f"'{parameter.name}' is a pointer, not a number", where=where, expected="such as zeros:64, or 0"
+        )
+    if spec is not None and spec.kind == "local":
+        raise InputError(f"'{parameter.name}' is no local memory", where=where, expected="such as zeros:64")
+    name = parameter.name if spec is None or spec.kind != "name" else spec.name
+    if name in buffers:
+        return buffers[name]
+    if spec is not None and spec.kind == "name":
+        raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
+    if spec is None:
+        count = made_up.counts.get(name)
+        made = accelerator.to_device(
+            default_array(parameter, sides if count is None else [count], math.prod(sides), made_up.positive)
+        )
+    else:
+        contents = array_of(spec, parameter, where)
+        if contents is None:
+            single = spec.dtype or (parameter.dtypes[0] if len(set(parameter.dtypes)) == 1 else np.dtype(np.uint8))
+            size = spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
+            made = accelerator.empty(max(size // single.itemsize, 1), single)
+        else:
+            made = accelerator.to_device(contents)
+    buffers[name] = made
+    return made

@@ -1,4 +1,4 @@
-"""The headers of a file in C that are not found, for the message of a kernel that needs one of them."""
+"""What a file is that is no source, or lacks: binary files, and headers that are not found."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from windtunnel import csource
 from windtunnel.core.errors import InputError
 from windtunnel.csource.includes import INCLUDE, NAMED, without_comments
 
+_FIRST_BYTES = 1 << 16
 _OWN = Path(csource.__file__).parent / "prelude"
 
 
@@ -35,3 +36,12 @@ def naming_headers(error: InputError, file: Path, folders: Sequence[str]) -> Inp
         return error
     expected = f"the header {', '.join(missing)}, which is not found and is taken as empty; -I DIR names its folder"
     return InputError(error.problem, where=error.where, expected=expected, nearest=error.nearest)
+
+
+def is_binary(file: Path) -> bool:
+    """Return whether a file is no text: it has a byte of 0 among its first ones. False for one that cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return b"\0" in opened.read(_FIRST_BYTES)
+    except OSError:
+        return False  # whoever reads it says so

@@ -11,7 +11,7 @@ the thread's own element: a stencil that compares at its border only has an elem
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from windtunnel.language import ir
@@ -54,10 +54,18 @@ class SecondSize(NamedTuple):
         elements: How many elements it has.
         several: Whether the kernel compares a multiple of a thread's index with their number (``4 * i < n``), so that a
             thread may have several of them.
+        sides: The sizes of a launch of several dimensions, by the names of the parameters.
     """
 
     elements: int
     several: bool
+    sides: Mapping[str, int] | None = None
+
+    def described(self) -> str:
+        """Return the number of elements, or the sizes, in words."""
+        if self.sides is not None:
+            return " and ".join(f"'{name}' of {number:,}" for name, number in self.sides.items())
+        return f"{self.elements:,} elements"
 
 
 def second_size(program: ir.Program, counts: Sequence[str], threads: int, block: int) -> SecondSize | None:

@@ -13,7 +13,7 @@ from windtunnel.core.units import format_quantity
 
 if TYPE_CHECKING:
     from windtunnel.app.check import Checked
-    from windtunnel.app.check_requests import LaunchRequest
+    from windtunnel.app.check_arguments import LaunchRequest
 
 
 @click.command()
@@ -57,7 +57,9 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
             requests, options["device"], schedules=options["schedules"], strict=options["strict"], quiet=form != "text"
         )
     except WindtunnelError as error:
-        if form == "sarif":
+        if form == "json":
+            print_json({"error": str(error)})
+        elif form == "sarif":
             from windtunnel.report.sarif import sarif
 
             print_json(sarif((), failure=error))
@@ -80,7 +82,8 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
 
 
 def _requests(file: Path, grid: str | None, block: str | None, options: dict[str, Any]) -> Sequence[LaunchRequest]:
-    from windtunnel.app.check_requests import LaunchRequest, dims, launches_of
+    from windtunnel.app.check import dims, launches_of
+    from windtunnel.app.check_arguments import LaunchRequest
     from windtunnel.core.errors import InputError, Location
 
     if file.suffix in (".yaml", ".yml"):
@@ -118,7 +121,7 @@ def _print(checked: Checked) -> None:
     if not checked.findings:
         launches = "1 launch" if checked.launches == 1 else f"{checked.launches} launches"
         orders = f", {checked.schedules + 1} orders of threads" if checked.schedules else ""
-        fewer = "" if checked.elements is None else f", and one with {checked.elements:,} elements"
+        fewer = "" if checked.elements is None else f", and one with {checked.elements}"
         click.echo(f"nothing found ({launches}{orders}{fewer})")
     for one in checked.predicted:
         best, low, high = (format_quantity(t, "s") for t in (one.duration_s, one.duration_low_s, one.duration_high_s))

@@ -251,7 +251,7 @@ class ExpressionEmitter:
             case ir.Warp():
                 return self.warp(e)
             case ir.Atomic():
-                return self.atomically(e)
+                return self.atomically(_changing(e))
         raise AssertionError(type(e).__name__)
 
     def variable(self, name: str) -> Piece:
@@ -548,3 +548,12 @@ class ExpressionEmitter:
 def _moves(e: ir.Binary, bits: int) -> bool:
     """Return whether a shift is by a literal smaller than the number's width."""
     return isinstance(e.right, ir.Literal) and 0 <= e.right.value < bits and folded_value(e) is None
+
+
+def _changing(e: ir.Atomic) -> ir.Atomic:
+    """Return an atomic operation that all targets have: for a load a compare-and-swap, for a store an exchange."""
+    if e.op == "load":
+        assert e.type is not None  # noqa: S101  all expressions here have types
+        zero = ir.Literal(e.line, 0.0 if e.type.kind == "float" else 0, type=e.type)
+        return replace(e, op="cas", values=[zero, zero])
+    return replace(e, op="exch") if e.op == "store" else e

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
-from windtunnel.csource.ctype import Number
-from windtunnel.csource.mathematics import Mathematics
+from windtunnel.csource.copies import Copies
+from windtunnel.csource.ctype import Number, Pointer
 from windtunnel.csource.memory import ASSERTION
 from windtunnel.csource.places import operands, scalar_of_type
 from windtunnel.csource.values import Mem, Ptr, Value
@@ -36,7 +36,16 @@ _NAMED_BARRIER = re.compile(r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.align
 """Assembly that is a barrier of a number: whether threads wait, the number, and how many threads."""
 
 
-class Assembly(Mathematics):
+_COPY = re.compile(
+    r"cp\.async\.c[ag]\.shared(?:::cta)?\.global(?:\.L2::(?:cache_hint|\d+B))*\s+"
+    r"\[\s*([^\]]+?)\s*\]\s*,\s*\[\s*([^\]]+?)\s*\]\s*,\s*(%?\d+)\s*(?:,\s*(%?\d+))?$"
+)
+"""An asynchronous copy: where to, where from, the bytes, and those of them that are read, if the others are zeros."""
+_WAIT_GROUP = re.compile(r"cp\.async\.wait_group\s+(%?\d+)$")
+_MATRICES = ("ldmatrix", "stmatrix", "mma", "wmma", "wgmma")
+
+
+class Assembly(Copies):
     """Translates statements of assembly."""
 
     def asm(self, node: Node) -> None:
@@ -60,6 +69,8 @@ class Assembly(Mathematics):
             if instruction == "trap":
                 self.trap(node, ())
                 continue
+            if self._asynchronous(node, instruction):
+                continue
             scope = _ASSEMBLY.get(instruction)
             named = _NAMED_BARRIER.match(instruction)
             if scope is None and named is not None:
@@ -68,7 +79,7 @@ class Assembly(Mathematics):
             if scope is not None:
                 self.emit(ir.Barrier(line, scope))
             elif not self._instruction(node, instruction):
-                raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
+                raise node.refused(f"the assembly '{instruction}'", _instead(instruction))
 
     def _instruction(self, node: Node, instruction: str) -> bool:
         """Translate an instruction on numbers, a load or a store; return whether it is one that is known."""
@@ -80,6 +91,53 @@ class Assembly(Mathematics):
         if words[0] in ("ld", "st"):
             return len(parts) == 2 and self._load_or_store(node, words, parts)
         return self._computation(node, "_".join(one for one in words if one not in _MODIFIERS), parts)
+
+    def _asynchronous(self, node: Node, instruction: str) -> bool:
+        """Translate an instruction of asynchronous copies; return whether it is one."""
+        line = self.line(node)
+        if instruction in ("cp.async.commit_group", "cp.async.wait_all"):
+            self.commit_copies(node)
+            if instruction == "cp.async.wait_all":
+                self.await_copies(node, build.literal(line, 0, I32))
+            return True
+        group, copied = _WAIT_GROUP.match(instruction), _COPY.match(instruction)
+        if group is not None:
+            self.await_copies(node, self._stated(node, group[1]))
+            return True
+        if copied is None:
+            return False
+        target, origin = (self._operand_address(node, text) for text in copied.group(1, 2))
+        size = self._stated(node, copied[3])
+        given = None if copied[4] is None else self._stated(node, copied[4])
+        self.aligned_copy(line, (target, origin), size)
+        self.begin_copy(line, target, origin, size, given)
+        return True
+
+    def aligned_copy(self, line: int, pointers: Sequence[Ptr], size: ir.Expr) -> None:
+        """Emit that the pointers of a copy are multiples of its size, as cp.async requires."""
+        for at in pointers:
+            if isinstance(size, ir.Literal) and at.bases:
+                self.aligned(line, at, int(size.value))
+
+    def _stated(self, node: Node, text: str) -> ir.Expr:
+        """Return the number that an operand of assembly is: a literal, or an operand of the statement."""
+        found = _operand(node, text)
+        if found is not None:
+            return self.number(found)
+        if not text.lstrip("-").isdigit():
+            raise node.refused(f"the operand '{text}' of assembly", "a number, or one such as %2")
+        return build.literal(self.line(node), int(text), I32)
+
+    def _operand_address(self, node: Node, text: str) -> Ptr:
+        """Return the pointer that an operand of assembly is: a pointer, or an address in shared memory."""
+        found, offset = _operand(node, text.partition("+")[0].strip()), text.partition("+")[2].strip()
+        if found is None or (offset and not offset.isdigit()):
+            raise node.refused(f"the address '{text}' in assembly", "an operand such as [%0]")
+        if isinstance(found.type, Pointer):
+            at = self.pointer(found)
+        else:
+            at = self.of_shared_address(self.line(node), self.number(found))
+        return self.hold_pointer(at.moved(int(offset or 0), 1))
 
     def _load_or_store(self, node: Node, words: Sequence[str], parts: Sequence[str]) -> bool:
         """Translate a load or a store of one number or several, which is atomic if it states an order."""
@@ -107,7 +165,7 @@ class Assembly(Mathematics):
         else:
             if "release" in words:
                 self.emit(ir.Barrier(line, "fence.device"))
-            self.atomic(node, "exch", memory.at, kind, [self.number(number)], relaxed=True)
+            self.atomic(node, "store", memory.at, kind, [self.number(number)], relaxed=True)
         return True
 
     def _load_or_store_several(self, node: Node, words: Sequence[str], names: Sequence[str], at: Ptr) -> bool:
@@ -188,6 +246,15 @@ class Assembly(Mathematics):
         line = self.line(node)
         self.emit(ir.Require(line, build.literal(line, False, BOOL), ASSERTION, "the trap is reached"))
         return None
+
+
+def _instead(instruction: str) -> str:
+    """Return what to write in place of an instruction that is not known."""
+    if instruction.split(".", maxsplit=1)[0] in _MATRICES:
+        return "matrices of a warp by nvcuda::wmma (<mma.h>), or __shfl_sync and fma"
+    if instruction.startswith(("{", ".reg", "@")):
+        return "one instruction after another, without registers of its own"
+    return "functions of the language (__syncthreads)"
 
 
 def _operand(node: Node, text: str) -> Node | None:

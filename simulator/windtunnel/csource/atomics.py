@@ -124,8 +124,7 @@ class Atomics(Places):
         self, node: Node, at: Ptr, kind: Number, *, of_block: bool = False, relaxed: bool = False
     ) -> ir.Expr:
         """Return a number in memory, read by an atomic operation that changes nothing."""
-        zero = build.literal(self.line(node), 0, kind.scalar)
-        return self.atomic(node, "cas", at, kind, [zero, zero], of_block=of_block, relaxed=relaxed)
+        return self.atomic(node, "load", at, kind, [], of_block=of_block, relaxed=relaxed)
 
     # The operations of C11.
 
@@ -170,7 +169,7 @@ class Atomics(Places):
             values = [build.converted(self.number(arguments[0]), kind.scalar)]
         if order.releases:
             self.emit(ir.Barrier(line, "fence.block" if of_block else "fence.device"))
-        op = _OPS.get(name, "exch")
+        op = _OPS.get(name, "exch" if name == "test_and_set" else "store")
         before = self.atomic(node, op, at, kind, values, of_block=of_block, relaxed=relaxed)
         if name in ("store", "clear"):
             return None

@@ -340,7 +340,7 @@ class Calls(Constructors):
     def _unfollowed(self, node: Node, function: Node, within: int) -> Value | Place:
         """Emit the error that a recursion is deeper than it is translated, and return a value of its type."""
         line = self.line(node)
-        message = f"'{function.name or 'the lambda'}' calls itself more than {within} times, which is not followed"
+        message = f"'{function.name or 'the lambda'}' calls itself more than {within - 1} times, which is not followed"
         self.emit(ir.Require(line, build.literal(line, False, BOOL), NOT_FOLLOWED, message))
         kind = _returned(function, node)
         if isinstance(kind, Pointer) and kind.reference:
@@ -416,6 +416,15 @@ class Calls(Constructors):
         made = self.new_place(declared, kind, line, function)
         place: Place = Reg(made, 0, kind) if isinstance(made, Var) else made
         self.store(line, place, value)
+        return made
+
+    def copied_array(self, declared: Node, kind: Array, source: Place, line: int, function: Node) -> Place:
+        """Return a new array with the elements of another one."""
+        made = self.new_place(declared, kind, line, function)
+        assert isinstance(made, Mem)  # noqa: S101  arrays are in memory
+        source = self.fixed(source)
+        for offset, leaf in kind.leaves:
+            self.store(line, self.part(made, offset, leaf), self.load(line, self.part(source, offset, leaf)))
         return made
 
     def new_place(self, declared: Node, kind: CType, line: int, function: Node) -> Var | Mem:

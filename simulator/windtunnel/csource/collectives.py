@@ -13,7 +13,7 @@ from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, Number
 from windtunnel.csource.mathematics import number_type
 from windtunnel.csource.opencl_numbers import OpenCLNumbers
-from windtunnel.csource.values import Mem
+from windtunnel.csource.values import Mem, copied
 from windtunnel.language import ir
 from windtunnel.language.types import I32, U32, Scalar
 
@@ -124,7 +124,7 @@ class Collectives(OpenCLNumbers):
 
     def _broadcast(self, node: Node, group: str, arguments: Sequence[Node]) -> Any:
         line, kind = self.line(node), number_type(node.type)
-        value = self.hold(build.converted(self.number(arguments[0]), kind))
+        value = copied(self.hold(copied(build.converted(self.number(arguments[0]), kind))))
         ids = [build.converted(self.number(one), I32) for one in arguments[1:]]
         rank: ir.Expr = ids[-1]
         for axis in reversed(range(len(ids) - 1)):
@@ -142,7 +142,7 @@ class Collectives(OpenCLNumbers):
         self.emit(ir.Barrier(line, barrier))
         result = self.load(line, Mem(place.at.moved(rank, kind.bits // 8), place.type))
         assert isinstance(result, ir.Expr)  # noqa: S101  it is a number
-        result = self.hold(result)
+        result = copied(self.hold(copied(result)))
         self.emit(ir.Barrier(line, barrier))
         return result
 

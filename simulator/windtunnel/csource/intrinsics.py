@@ -10,7 +10,6 @@ from windtunnel.csource import build
 from windtunnel.csource.assembly import Assembly
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, Number, Pointer
-from windtunnel.csource.facts import stored
 from windtunnel.csource.mathematics import CONSTANTS, number_type
 from windtunnel.csource.memory import ASSERTION
 from windtunnel.csource.places import bare, operands
@@ -22,8 +21,6 @@ _ATOMICS = {
     "Add": "add", "Sub": "sub", "Min": "min", "Max": "max", "And": "and_", "Or": "or_", "Xor": "xor", "Exch": "exch",
     "CAS": "cas", "Inc": "inc", "Dec": "dec",
 }  # fmt: skip
-COPIES = "copies_begun"
-"""The variable that counts the groups of asynchronous copies of a thread; in OpenCL C, the copies of a group."""
 _ATOMIC = re.compile(r"atomic(Add|Sub|Min|Max|And|Or|Xor|Exch|CAS|Inc|Dec)(_block|_system)?$")
 _SHUFFLE = re.compile(r"__shfl(?:_(up|down|xor))?(_sync)?$")
 _FENCES = {
@@ -42,8 +39,11 @@ class Intrinsics(Assembly):
             "__syncthreads_or": self._counted, "printf": self._printf, "__wt_assert_fail": self._assertion,
             "__wt_active": self._active, "__trap": self.trap, "memcpy": self._memcpy, "memset": self._memset,
             "memmove": self._memcpy,
-            "__wt_copy_async": self._copy_async, "__wt_async_commit": self._commit,
-            "__wt_async_wait": self._wait,
+            "__wt_copy_async": self.copy_async, "__wt_copy_async_zeros": self.copy_async,
+            "__wt_async_commit": lambda n, _: self.commit_copies(n),
+            "__wt_async_wait": lambda n, a: self.await_copies(n, self.number(a[0])),
+            "__cvta_generic_to_shared": lambda n, a: self.shared_address(self.line(n), self.pointer(a[0])),
+            "__cvta_shared_to_generic": lambda n, a: self.of_shared_address(self.line(n), self.number(a[0])),
             "__all_sync": self._vote, "__any_sync": self._vote, "__ballot_sync": self._vote,
             "__wt_lane": self._lane, "__nanosleep": self._nothing, "__builtin_assume": self._nothing,
             "__builtin_unreachable": self._nothing, "__wt_nothing": self._nothing,
@@ -204,61 +204,6 @@ class Intrinsics(Assembly):
             self.store(line, Mem(target.moved(variable, unit.size), unit), value)
         zero, one = build.literal(line, 0, I32), build.literal(line, 1, I32)
         self.emit(ir.For(line, counter, zero, build.converted(steps, I32), one, body))
-
-    def _copy_async(self, node: Node, arguments: Sequence[Node]) -> Value:
-        """Translate an asynchronous copy: it is done at once, and in flight until a wait."""
-        line = self.line(node)
-        target, origin = (self.hold_pointer(self.pointer(one)) for one in arguments[:2])
-        size = self.number(arguments[2])
-        whole = int(size.value) if isinstance(size, ir.Literal) else 0
-        unit = Number(U32 if whole % 4 == 0 else types.U8)
-        declared = {stored(leaf) for at in (target, origin) for base in at.bases if base in self.objects
-                    for _, leaf in self.objects[base].type.leaves[:1]}  # fmt: skip
-        if len(declared) == 1 and whole % ((only := declared.pop()).bits // 8) == 0:
-            unit = Number(only)
-        if not isinstance(size, ir.Literal):
-            self._copy_many(line, target, origin, size, unit)
-            return None
-        for number in range(int(size.value) // unit.size):
-            to, read = target.moved(number, unit.size), origin.moved(number, unit.size)
-            self.store(line, Mem(to, unit), self.load(line, Mem(read, unit)))
-        for number in range(int(size.value) // unit.size):
-            self.in_flight(line, "write", target.moved(number, unit.size), unit)
-            self.in_flight(line, "read", origin.moved(number, unit.size), unit)
-        return None
-
-    def _copy_many(self, line: int, target: Ptr, origin: Ptr, size: ir.Expr, unit: Number) -> None:
-        """Emit an asynchronous copy of a size that is known when the kernel runs."""
-        counter = self.fresh("copied")
-        self.variables[counter] = I32
-        at = ir.Variable(line, counter, type=I32)
-        to, read = target.moved(at, unit.size), origin.moved(at, unit.size)
-        with self.block() as body:
-            self.store(line, Mem(to, unit), self.load(line, Mem(read, unit)))
-            self.in_flight(line, "write", to, unit)
-            self.in_flight(line, "read", read, unit)
-        steps = build.binary(line, "/", build.converted(size, I32), build.literal(line, unit.size, I32))
-        zero, one = build.literal(line, 0, I32), build.literal(line, 1, I32)
-        self.emit(ir.For(line, counter, zero, self.hold(steps), one, body))
-
-    def _commit(self, node: Node, arguments: Sequence[Node]) -> Value:
-        del arguments
-        line = self.line(node)
-        self.emit(ir.Flight(line, "commit"))
-        self.variables[COPIES] = I32
-        number = ir.Variable(line, COPIES, type=I32)
-        self.emit(ir.Assign(line, COPIES, build.binary(line, "+", number, build.literal(line, 1, I32))))
-        return None
-
-    def _wait(self, node: Node, arguments: Sequence[Node]) -> Value:
-        line, left = self.line(node), self.number(arguments[0])
-        if isinstance(left, ir.Literal):
-            self.emit(ir.Flight(line, "wait", left=int(left.value)))
-            return None
-        self.variables[COPIES] = I32
-        begun = ir.Variable(line, COPIES, type=I32)
-        self.emit(ir.Flight(line, "wait", last=build.binary(line, "-", begun, build.converted(left, I32))))
-        return None
 
     def _memset(self, node: Node, arguments: Sequence[Node]) -> Value:
         line = self.line(node)

@@ -87,6 +87,8 @@ class CFunction(KernelSource):
 
         Dynamic shared memory is a shared array without a size. Raises InputError for what is not supported.
         """
+        if self.node.cursor.type.kind.name == "FUNCTIONPROTO" and self.node.cursor.type.is_function_variadic():
+            raise self.node.refused(f"the variadic kernel '{self.name}'", "a kernel that states all of its parameters")
         self._check_count(arguments)
         pairs = list(zip(arguments, self.parameters, strict=True))
         sizes = {

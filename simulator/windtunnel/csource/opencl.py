@@ -11,8 +11,8 @@ import numpy as np
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.collectives import Collectives
+from windtunnel.csource.copies import COPIES
 from windtunnel.csource.ctype import INT, Number, Pointer, Vector
-from windtunnel.csource.intrinsics import COPIES
 from windtunnel.csource.memory import DIVERGENCE
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types

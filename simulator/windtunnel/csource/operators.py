@@ -282,7 +282,7 @@ class Operators(Atomics):
             self.body += ahead
         if isinstance(place, Mem) and isinstance(value, ir.Expr) and self.is_relaxed(left, place):
             assert isinstance(place.type, Number)  # noqa: S101  only numbers are
-            self.atomic(node, "exch", place.at, place.type, [value])
+            self.atomic(node, "store", place.at, place.type, [value])
             return place
         self.store(line, place, value)
         return place

@@ -338,22 +338,38 @@ class Places(Memory):
     def _within_member(self, node: Node, base: Node, index: ir.Expr) -> ir.Expr:
         """Emit the check that an index is within an array that is a member of a struct; return the index.
 
-        What is beyond is other members of the same object. An array of one element may stand for more of them.
+        What is beyond is other members of the same object. An array of one element may stand for more of them, and the
+        rows of an array are one object.
         """
         inner = bare(base)
         while inner.kind == "UNEXPOSED_EXPR" and len(inner.kids) == 1:
             inner = bare(inner.kids[0])
-        kind = inner.type
-        if inner.kind != "MEMBER_REF_EXPR" or not isinstance(kind, Array) or (kind.count or 0) < 2:
+        kind, row = inner.type, None
+        if inner.kind == "ARRAY_SUBSCRIPT_EXPR":
+            row = self.rows_of_members.get(inner.key)
+        elif inner.kind != "MEMBER_REF_EXPR":
             return index
-        assert index.type is not None and kind.count is not None  # noqa: S101  it is a number, and has a size
-        if isinstance(index, ir.Literal) and 0 <= index.value < kind.count:
+        if not isinstance(kind, Array) or kind.count is None or (row is None and kind.count < 2):
             return index
-        line, index = self.line(node), self.hold(index, "index")
-        wide = U32 if index.type == I32 else U64
-        inside = build.binary(line, "<", build.converted(index, wide), build.literal(line, kind.count, wide))
-        message = f"an index is out of bounds for the member '{inner.name}' of {kind.count} elements"
-        self.emit(ir.Require(line, inside, OUT_OF_BOUNDS, message))
+        if row is None and inner.kind == "ARRAY_SUBSCRIPT_EXPR":
+            return index
+        assert index.type is not None  # noqa: S101  it is a number
+        line, name, count, wide = self.line(node), inner.name, kind.count, U32 if index.type == I32 else U64
+        index = self.hold(index, "index")
+        number = build.converted(index, wide)
+        if row is not None:  # of a row: what is beyond its end is the next row, if there is one
+            name, above, rows = row
+            count *= rows
+            if isinstance(above, ir.Literal) and isinstance(index, ir.Literal):
+                number = build.literal(line, int(above.value) * kind.count + int(index.value), wide)
+            else:
+                start = build.binary(line, "*", build.converted(above, wide), build.literal(line, kind.count, wide))
+                number = self.hold(build.binary(line, "+", start, number), "index")
+        self.rows_of_members[node.key] = name, number, count
+        if not (isinstance(number, ir.Literal) and 0 <= number.value < count):
+            inside = build.binary(line, "<", number, build.literal(line, count, wide))
+            message = f"an index is out of bounds for the member '{name}' of {count} elements"
+            self.emit(ir.Require(line, inside, OUT_OF_BOUNDS, message))
         return index
 
     def _chosen(self, node: Node, whole: Place, kind: Vector, index: ir.Expr) -> Place:

@@ -222,6 +222,8 @@ class Statements(Calls):
         names, initial = [kid for kid in node.kids if kid.kind == "UNEXPOSED_DECL"], node.kids[-1]
         if isinstance(kind, Pointer) and kind.reference:
             whole = self.fixed(self.place(initial))
+        elif isinstance(kind, Array):
+            whole = self.copied_array(node, kind, self.place(initial.kids[0]), line, self.function)
         else:
             made = self.bind(
                 node, kind, self._to(initial, self.value(initial), initial.type, kind), line, self.function

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import traceback
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
+from windtunnel.core.version import __version__
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node, Unit
+from windtunnel.csource.copies import COPIES
 from windtunnel.csource.ctype import (
     Array,
     CType,
@@ -22,7 +26,6 @@ from windtunnel.csource.ctype import (
     member_name,
 )
 from windtunnel.csource.facts import Facts, stored
-from windtunnel.csource.intrinsics import COPIES
 from windtunnel.csource.mathematics import CLOCK
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
@@ -196,10 +199,23 @@ class Translator(OpenCL):
             node.name, self.unit.file, self.line(node), "", ordered, [*declared.values(), *self.body], (),
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
             temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
-            block=required_block(node), awaits_copies=self.unit.opencl,
+            block=required_block(node), awaits_copies=self.unit.opencl, is_opencl=self.unit.opencl,
+            units=self._units({**arrays}),
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
+
+    def _units(self, arrays: Mapping[str, types.Array]) -> dict[str, tuple[int, int]]:
+        """Return the arrays that are kept in smaller units than their elements, with the bytes of both."""
+        found = {}
+        for name, array in arrays.items():
+            kind = self.objects[name].type if name in self.objects else None
+            while isinstance(kind, Array):
+                kind = kind.element
+            unit = array.element.dtype.itemsize
+            if kind is not None and not isinstance(kind, Void) and kind.size > unit:
+                found[name] = (unit, kind.size)
+        return found
 
     def _begin_barriers(self, line: int) -> None:
         """Let the barriers that have numbers begin at 0, if the kernel has any."""
@@ -379,8 +395,14 @@ def translated(translator: Translator) -> CProgram:
         RecursionError,
     ) as error:
         at = translator.current or translator.kernel
+        file, line, _ = at.place
+        text = at.unit.text_of(file, line)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
         raise at.refused(
-            f"internal error while this statement was translated ({type(error).__name__}: {error}). Please report it."
+            f"this statement cannot be translated, which is an error in Windtunnel {__version__}: please report the "
+            f"statement{f' ({text})' if text else ''}, the declarations that it uses, and "
+            f"'{type(error).__name__}{f': {error}' if str(error) else ''} in {where}'"
         ) from error
 
 

@@ -184,9 +184,11 @@ class Obj:
 
 
 def copied(e: ir.Expr) -> ir.Expr:
-    """Return a variable's number as it is copied: it need not be set, as what a lane passes to a shuffle."""
+    """Return a number as it is copied: it need not be set, as what a lane passes to a shuffle."""
     if isinstance(e, ir.Variable):
         return ir.Variable(e.line, e.name, type=e.type, copied=True)
+    if isinstance(e, ir.Load):
+        return replace(e, moved=True)
     return replace(e, operand=copied(e.operand)) if isinstance(e, ir.Convert) else e
 
 

@@ -45,6 +45,8 @@ class Variables:
         self.frame = Frame("")
         self.copies: dict[str, set[str]] = {}
         """For members of struct variables, the variables that they are copied from."""
+        self.rows_of_members: dict[int, tuple[str, ir.Expr, int]] = {}
+        """For an element that is a row of a member: the member, the row's number, and how many rows there are."""
         self.copying = 0
         self.products: dict[int, ir.Binary] = {}
         """The products of operators, by identity, which a sum may be contracted with."""

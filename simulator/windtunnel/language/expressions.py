@@ -335,12 +335,12 @@ class Reader(BaseReader):
 
     def _atomic(self, node: ast.Call, op: str) -> ir.Expr:
         assert op in ATOMICS  # noqa: S101  the names come from there
-        wanted = 4 if op == "cas" else 3
+        wanted = {"cas": 4, "load": 2}.get(op, 3)
         if len(node.args) != wanted or not isinstance(node.args[0], ast.Name):
             self._refuse(
                 node,
                 f"atomic.{op.rstrip('_')} of {many(len(node.args), 'value')}",
-                "array, index, " + ("old, new" if op == "cas" else "value"),
+                "array, index" + {"cas": ", old, new", "load": ""}.get(op, ", value"),
             )
         name = node.args[0].id
         if name not in self.scope.arrays:

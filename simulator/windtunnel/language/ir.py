@@ -74,6 +74,8 @@ class Load(Expr):
 
     array: str
     indices: Sequence[Expr]
+    moved: bool = field(default=False, kw_only=True)
+    """Whether lanes pass the number on, so that it need not be set as long as nothing depends on it."""
     copied: bool = False
     """Whether the element is only copied, as part of a struct: it need not be initialised."""
 
@@ -382,6 +384,10 @@ class Program:
     """The variables that a front end made to hold the values of expressions."""
     spellings: Mapping[str, str] = field(default_factory=dict)
     """The names in the source of variables that have others in the tree."""
+    units: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Arrays whose indices count units that are smaller than an element as it is declared: the bytes of both."""
+    is_opencl: bool = False
+    """Whether it is written in OpenCL C, so that findings speak of work-items and work-groups."""
     warp: int | None = None
     """The threads of a warp that the source is written for; None if it asks for their number."""
     block: tuple[int, ...] | None = None

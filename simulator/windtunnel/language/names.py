@@ -84,7 +84,7 @@ cg = Group("cg", {"this_grid": Name("cg.this_grid", "this_grid")})
 laneid, warpsize = Name("laneid", "lane"), Name("warpsize", "warp_size")
 shared = Group("shared", {"array": Name("shared.array", "shared")})
 local = Group("local", {"array": Name("local.array", "local")})
-ATOMICS = ("add", "sub", "max", "min", "and_", "or_", "xor", "exch", "cas", "inc", "dec")
+ATOMICS = ("add", "sub", "max", "min", "and_", "or_", "xor", "exch", "cas", "inc", "dec", "load", "store")
 atomic = Group("atomic", {name: Name(f"atomic.{name}", f"atomic.{name}") for name in ATOMICS})
 shfl_sync, shfl_up_sync, shfl_down_sync, shfl_xor_sync = (
     Name(name, f"shuffle.{how}")

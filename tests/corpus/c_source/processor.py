@@ -14,8 +14,8 @@ import numpy as np
 import pyopencl
 from tests.corpus.c_source.programs import Program
 
-from windtunnel.app.check import CheckedKernel, arguments_of, kernels_of
-from windtunnel.app.check_requests import LaunchRequest, launches_of
+from windtunnel.app.check import CheckedKernel, LaunchRequest, kernels_of, launches_of
+from windtunnel.app.check_arguments import MadeUp, arguments_of
 from windtunnel.core.errors import UninitializedRead
 from windtunnel.library.devices import open_device
 from windtunnel.runtime.buffers import Buffer
@@ -112,7 +112,7 @@ def both(program: Program, library: ctypes.CDLL | None, pocl: Pocl) -> dict[str,
         buffers: dict[str, Buffer] = {}
         arrays: dict[int, np.ndarray] = {}
         for request, kernel in zip(requests, kernels, strict=True):
-            given = arguments_of(accelerator, kernel, request, buffers)
+            given = arguments_of(accelerator, kernel.parameters, request, buffers, MadeUp())
             for buffer in given:
                 if isinstance(buffer, Buffer) and id(buffer) not in arrays:
                     try:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from tests.corpus.c_source.programs import clean, planted
 
-from windtunnel.app.check import check
-from windtunnel.app.check_requests import launches_of
+from windtunnel.app.check import check, launches_of
 
 
 def main(schedules: int) -> int:

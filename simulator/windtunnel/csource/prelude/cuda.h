@@ -66,6 +66,8 @@ extern const __device__ int warpSize;
 
 extern "C" {
 __device__ void __syncthreads(void);
+__device__ size_t __cvta_generic_to_shared(const void *at);
+__device__ void *__cvta_shared_to_generic(size_t at);
 __device__ int __syncthreads_count(int predicate);
 __device__ int __syncthreads_and(int predicate);
 __device__ int __syncthreads_or(int predicate);

@@ -47,17 +47,21 @@ def select(index: int) -> None:
 
 def compute_capability() -> tuple[int, int]:
     """Return CUDA's compute capability of the devices of the program; (7, 0) for one that has none."""
-    name = session.current.device.partition("@")[0]
+    return _capability_of(session.current.device)
+
+
+def _capability_of(device: str) -> tuple[int, int]:
+    name = device.partition("@")[0]
     known = [key for key in _CAPABILITIES if name == key or name.startswith(f"{key}-")]
     return _CAPABILITIES[max(known, key=len)] if known else (7, 0)
 
 
-def largest_shared_bytes() -> int:
-    """Return the most shared memory (bytes) of a block that a kernel may be allowed.
+def largest_shared_bytes(accelerator: Any = None) -> int:
+    """Return the most shared memory (bytes) of a block that a kernel may be allowed; by default on the current device.
 
     CUDA keeps 1 KiB of a block's from compute capability 8.0 on (CUDA C++ Programming Guide, "Shared Memory").
     """
-    accelerator = current_accelerator()
+    accelerator = accelerator or current_accelerator()
     unit = Parameters(accelerator.context.device).get("shared_memory_bytes") or 0.0
-    reserved = 1024 if compute_capability() >= (8, 0) else 0
+    reserved = 1024 if _capability_of(accelerator.info.name) >= (8, 0) else 0
     return max(int(unit) - reserved, int(accelerator.info.limits.shared_bytes))

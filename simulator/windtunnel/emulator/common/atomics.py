@@ -23,6 +23,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "or_": lambda old, x: old | x,
     "xor": lambda old, x: old ^ x,
     "exch": lambda _old, x: x,
+    "store": lambda _old, x: x,
+    "load": lambda old: old,
     "cas": lambda old, expected, x: x if old == expected else old,
     # As in CUDA: inc wraps from x to 0, dec from 0 to x.
     "inc": lambda old, x: old.dtype.type(0) if old >= x else old + old.dtype.type(1),

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import TypedDict
 
 from windtunnel.language import ir
+from windtunnel.language.opencl_words import SOURCE
 from windtunnel.runtime.interface import Dims
 
 
@@ -34,6 +35,7 @@ class Launch:
         warp: Threads of a warp.
         ignores_partial_warps: Whether a warp may synchronise while some of its threads are elsewhere.
         checked: Whether reads of uninitialised variables are detected.
+        follows_moved: Whether numbers that were never set are followed where lanes pass them on.
         strict: Whether two unordered writes of an equal value are a data race.
     """
 
@@ -45,6 +47,7 @@ class Launch:
     ignores_partial_warps: bool = True
     checked: bool = True
     strict: bool = False
+    follows_moved: bool = False
 
     def thread(self, identity: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return (``blockIdx``, ``threadIdx``) of a thread, given its number in the launch."""
@@ -65,6 +68,8 @@ class Launch:
         text = self.program.text_of(line)
         file, number = self.program.place_of(line)
         other = "" if file == self.program.file else f" of {PurePath(file).name}"
+        if text and self.program.is_opencl:
+            text = text.join(SOURCE)
         return f"line {number}{other}" + (f" ({text})" if text else "")
 
     def position_of(self, *lines: int) -> CodePosition:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import BarrierDivergence, ChecksSkippedWarning, caller
+from windtunnel.core.errors import (
+    BarrierDivergence,
+    ChecksSkippedWarning,
+    DataRace,
+    Finding,
+    InputError,
+    UninitializedRead,
+    caller,
+)
 from windtunnel.core.spec import Numbers
 from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.launch import Launch, LockstepStalledError
@@ -25,6 +35,7 @@ from windtunnel.emulator.races.shadow_memory import ShadowMemory
 from windtunnel.emulator.threads.launch import ThreadKernel
 from windtunnel.emulator.work.launch import Counting
 from windtunnel.language import ir
+from windtunnel.language.opencl_words import put_into_opencl
 from windtunnel.language.specialise import kernel_source
 from windtunnel.language.types import Array, Scalar
 from windtunnel.runtime.interface import Dims
@@ -141,58 +152,118 @@ class Executable:
             Finding: The first one.
         """
         launch = Launch(kernel.program, grid, block, device, warp, checked=checked, strict=strict)
-        blocks, threads = math.prod(grid), math.prod(block)
-        lockstep = kernel.lockstep
-
-        def sized(declared: ir.Declare) -> ir.Declare:
-            return with_size(declared, shared_bytes)
-
-        def run_threads() -> str:
-            return kernel.threads.run(
-                launch,
-                arguments,
-                resident=resident,
-                checked=checked,
-                uninitialised=uninitialised,
-                recorders=recorders,
-                seed=seed,
-                sized=sized,
-            )
-
-        # Elements of two sizes in one memory have records of their pieces, which lockstep execution does not have.
-        mixed = checked and _has_elements_of_two_sizes(lockstep, arguments)
-        fits = blocks * threads <= MAX_SPINNING_THREADS or blocks > resident
-        by_thread = seed is not None or (lockstep.polls_atomically and fits)
-        if by_thread or mixed or (checked and lockstep.has_fences):
-            if by_thread or blocks * threads <= MAX_THREADS:
-                if counting is not None:
-                    counting.on_copies(lockstep, arguments, sized)
-                return run_threads()
-            reason = "parameters that are one buffer" if mixed else "fences"
-            warnings.warn_explicit(
-                f"{launch}: race detection skipped: {blocks * threads:,} threads with {reason} exceed the limit of "
-                f"{MAX_THREADS:,}",
-                ChecksSkippedWarning,
-                *caller(),
-            )
-        is_partial = lockstep.may_diverge or lockstep.shuffles_in_part or (lockstep.has_shuffles and threads % warp > 0)
-        launch.ignores_partial_warps = not is_partial or blocks * threads > MAX_THREADS
-        may_stall = lockstep.has_spin_loops or is_partial
-        before = _Snapshot(lockstep, arguments, uninitialised, recorders) if may_stall else None
         try:
-            _run_lockstep(lockstep, launch, arguments, uninitialised, recorders, sized, counting)
-        except LockstepStalledError:
-            assert before is not None  # noqa: S101  only spin loops and divergent warps stall
-            before.restore()
+            return _launch(kernel, launch, arguments, uninitialised, recorders, shared_bytes, resident, seed, counting)
+        except Finding as found:
+            first = found
+            if isinstance(found, (DataRace, UninitializedRead)):
+                first = _divergence(kernel, launch, found, arguments, shared_bytes, resident, seed) or found
+            if kernel.program.is_opencl:
+                put_into_opencl(first)
+            raise first from None
+
+
+# Long: one case for each way of execution.
+def _launch(
+    kernel: CompiledKernel,
+    launch: Launch,
+    arguments: Sequence[Any],
+    uninitialised: Sequence[np.ndarray | None],
+    recorders: Sequence[FootprintRecorder | None],
+    shared_bytes: int,
+    resident: int,
+    seed: int | None,
+    counting: Counting | None,
+) -> str:
+    """Execute a kernel. Raises the first finding."""
+    checked, warp = launch.checked, launch.warp
+    blocks, threads = math.prod(launch.grid), math.prod(launch.block)
+    lockstep = kernel.lockstep
+
+    def sized(declared: ir.Declare) -> ir.Declare:
+        return with_size(declared, shared_bytes)
+
+    def run_threads() -> str:
+        return kernel.threads.run(
+            launch,
+            arguments,
+            resident=resident,
+            checked=checked,
+            uninitialised=uninitialised,
+            recorders=recorders,
+            seed=seed,
+            sized=sized,
+        )
+
+    # Elements of two sizes in one memory have records of their pieces, which lockstep execution does not have.
+    mixed = checked and _has_elements_of_two_sizes(lockstep, arguments)
+    fits = blocks * threads <= MAX_SPINNING_THREADS or blocks > resident
+    by_thread = seed is not None or (lockstep.polls_atomically and fits)
+    if by_thread or mixed or (checked and lockstep.has_fences):
+        if by_thread or blocks * threads <= MAX_THREADS:
+            if counting is not None:
+                counting.on_copies(lockstep, arguments, sized)
             return run_threads()
-        except BarrierDivergence:
-            # Thread by thread, the others are seen to continue: to another barrier, or to their end.
-            if before is None or blocks * threads > MAX_THREADS:
-                raise
-            before.restore()
-            run_threads()
+        reason = "parameters that are one buffer" if mixed else "fences"
+        warnings.warn_explicit(
+            f"{launch}: race detection skipped: {blocks * threads:,} threads with {reason} exceed the limit of "
+            f"{MAX_THREADS:,}",
+            ChecksSkippedWarning,
+            *caller(),
+        )
+    is_partial = lockstep.may_diverge or lockstep.shuffles_in_part or (lockstep.has_shuffles and threads % warp > 0)
+    launch.ignores_partial_warps = not is_partial or blocks * threads > MAX_THREADS
+    launch.follows_moved = lockstep.passes_elements and blocks * threads <= MAX_THREADS
+    may_stall = lockstep.has_spin_loops or is_partial or launch.follows_moved
+    before = _Snapshot(lockstep, arguments, uninitialised, recorders) if may_stall else None
+    try:
+        _run_lockstep(lockstep, launch, arguments, uninitialised, recorders, sized, counting)
+    except LockstepStalledError:
+        assert before is not None  # noqa: S101  only spin loops and divergent warps stall
+        before.restore()
+        return run_threads()
+    except BarrierDivergence:
+        # Thread by thread, the others are seen to continue: to another barrier, or to their end.
+        if before is None or blocks * threads > MAX_THREADS:
             raise
-        return ""
+        before.restore()
+        run_threads()
+        raise
+    return ""
+
+
+def _divergence(
+    kernel: CompiledKernel,
+    launch: Launch,
+    found: Finding,
+    arguments: Sequence[Any],
+    shared_bytes: int,
+    resident: int,
+    seed: int | None,
+) -> BarrierDivergence | None:
+    """Return the divergence at a barrier in a launch that has another finding, which may follow from it.
+
+    It is looked for on copies of the arrays, without checks, and only if not all threads come to all barriers by what
+    the kernel's text says.
+    """
+    body = list(ir.walk(kernel.lockstep.body))
+    ends = any(isinstance(one, (ir.Return, ir.ThreadExit)) for one in body)
+    within = [one for one in body if isinstance(one, ir.Barrier) and one.scope.startswith("block")]
+    if not ends:
+        within = [one for one in within if not any(one is outer for outer in kernel.lockstep.body)]
+    if not within or math.prod(launch.grid) * math.prod(launch.block) > MAX_THREADS:
+        return None
+    copies = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            _launch(kernel, replace(launch, checked=False), copies, (), (), shared_bytes, resident, seed, None)
+    except BarrierDivergence as divergence:
+        text = str(found).removeprefix(f"{launch}: ")
+        divergence.args = (f"{divergence}; threads that go on without it have this finding: {text}",)
+        return divergence
+    except (Finding, InputError):
+        return None
+    return None
 
 
 _HUGE, _HUGE_SHIFT = 1 << 28, 7

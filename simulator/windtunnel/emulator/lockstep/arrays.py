@@ -14,7 +14,7 @@ import numpy as np
 from windtunnel.core.errors import OutOfBounds
 from windtunnel.emulator.common.atomics import change_many
 from windtunnel.emulator.common.lanes import Lanes, Value
-from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.common.launch import Launch, LockstepStalledError
 from windtunnel.emulator.common.layout import Chunk, index_in
 from windtunnel.emulator.common.symbolic import (
     AffinePositions,
@@ -82,13 +82,17 @@ class LockstepArray:
 
     # What a kernel does with it.
 
-    def load(self, lanes: Lanes, line: int, *indices: Value, copied: bool = False) -> Value:
-        """Return elements. Raises OutOfBounds, UninitializedRead (unless they are only ``copied``) or DataRace."""
+    def load(self, lanes: Lanes, line: int, *indices: Value, copied: bool = False, moved: bool = False) -> Value:
+        """Return elements. Raises OutOfBounds, UninitializedRead (unless they are only ``copied``) or DataRace.
+
+        Raises LockstepStalledError for elements that were never set and that lanes pass on (``moved``): execution by
+        thread follows them.
+        """
         position = self.position(lanes, line, indices)
         if self.counter is not None:
             self.counter.access(self, "load", lanes, line, position)
         if self.uninitialised is not None and not copied:
-            self._check_initialised(lanes, line, position)
+            self._check_initialised(lanes, line, position, moved=moved)
         if self.copies:
             check_flights(self, READ, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
@@ -141,17 +145,22 @@ class LockstepArray:
         position = self.position(lanes, line, indices)
         if self.counter is not None:
             self.counter.access(self, "atomic", lanes, line, position, op)
-        if self.uninitialised is not None and op != "exch":
+        if self.uninitialised is not None and op not in ("exch", "store"):
             self._check_initialised(lanes, line, position)
         if of_block or self.scopes is not None:
             self._check_scope(lanes, line, each_position(position, lanes.size), of_block=of_block)
         if self.copies:
-            check_flights(self, ATOMIC, each_position(position, lanes.size), lanes.identities, line)
+            kind = READ if op == "load" else ATOMIC
+            check_flights(self, kind, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
-            self.recorder.mark(ATOMIC, position)
+            self.recorder.mark(READ if op == "load" else ATOMIC, position)
+        positions = each_position(position, lanes.size)
+        if op == "load":
+            if self.shadow is not None:
+                self.shadow.change(self, lanes, line, position, np.ones(lanes.size, bool))
+            return self.flat[positions].copy()
         if self.uninitialised is not None:
             self._mark_initialised(lanes, position)
-        positions = each_position(position, lanes.size)
         before = self.flat[positions].copy()
         operands = [np.broadcast_to(np.asarray(value), lanes.size) for value in values]
         old_values = change_many(self.flat, positions, op, operands, used or op == "cas")
@@ -217,7 +226,7 @@ class LockstepArray:
         thread, others = int(lanes.identities[first]), int(bad.sum()) - 1
         return out_of_bounds(self.launch, self.name, self.shape, index_of_first, thread, line, others)
 
-    def _check_initialised(self, lanes: Lanes, line: int, position: Position) -> None:
+    def _check_initialised(self, lanes: Lanes, line: int, position: Position, *, moved: bool = False) -> None:
         assert self.uninitialised is not None  # noqa: S101  the caller has checked it
         if isinstance(position, AffinePositions):
             if not position.any(self.uninitialised):
@@ -226,6 +235,8 @@ class LockstepArray:
         bad = self.uninitialised[position]
         if not bad.any():
             return
+        if moved and self.launch.follows_moved and not isinstance(self, GlobalArray):
+            raise LockstepStalledError
         first = int(np.flatnonzero(np.atleast_1d(bad))[0])
         place = int(each_position(position, lanes.size)[first])
         raise uninitialised_element(self.launch, self.name, self.index_of(place), int(lanes.identities[first]), line)

@@ -63,6 +63,7 @@ class LockstepKernel:
         has_fences: Whether fences or barriers of part of a warp order accesses.
         has_grid_barrier: Whether all blocks must be resident at once.
         has_shuffles: Whether lanes of a warp read values of each other.
+        passes_elements: Whether lanes pass elements of arrays of a block or a thread on, which need not be set.
         shuffles_in_part: Whether they do so with a mask that may not name all of them.
         private: For each array that only one thread may access at each element, the axes along which that is so.
         body: The statements that are executed, without jumps.
@@ -79,6 +80,7 @@ class LockstepKernel:
     has_fences: bool
     has_grid_barrier: bool
     has_shuffles: bool
+    passes_elements: bool
     shuffles_in_part: bool
     private: Mapping[str, frozenset[int]]
     body: list[ir.Stmt]
@@ -124,6 +126,11 @@ def compile_lockstep(program: ir.Program) -> LockstepKernel:
         has_fences=has_fences or any(map(_is_partial_warp_barrier, ir.walk(body))),
         has_grid_barrier="grid" in scopes,
         has_shuffles=bool(shuffles),
+        passes_elements=any(
+            isinstance(e, ir.Load) and e.moved and e.array in program.declared
+            for s in ir.walk(body)
+            for e in ir.expressions(s)
+        ),
         shuffles_in_part=not all(_names_all(e.arguments[0]) for e in shuffles),
         private=private_axes,
         body=body,
@@ -384,6 +391,7 @@ class LockstepGenerator(Writer):
             case ir.Load():
                 indices = [self.value(index, frame) for index in e.indices]
                 arguments = ", ".join([frame.lanes, str(e.line), *indices, *(["copied=True"] if e.copied else [])])
+                arguments += ", moved=True" if e.moved else ""
                 return self._emit_temporary(f"a_{e.array}.load({arguments})")
             case ir.Atomic():
                 return self._emit_temporary(self.atomic(e, frame, used=True))

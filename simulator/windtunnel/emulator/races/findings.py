@@ -9,8 +9,8 @@ from windtunnel.core import errors
 from windtunnel.core.errors import DataRace, Deadlock, Finding, OutOfBounds, UninitializedRead
 from windtunnel.emulator.common.launch import Launch
 
-READ, WRITE, ATOMIC, FAILED = "reads", "writes", "atomically changes", "atomically compares"
-"""The kinds of access, as they stand in messages. The last is a compare-and-swap that did not find the value."""
+READ, WRITE, ATOMIC, ATOMIC_READ = "reads", "writes", "atomically changes", "atomically reads"
+"""The kinds of access, as they stand in messages. A compare-and-swap that does not find the value is the last."""
 OF_BLOCK = "atomically (in the scope of its block) changes"
 """The kind of an atomic operation that is one among the threads of its block only."""
 _ACROSS_BLOCKS = (
@@ -41,13 +41,20 @@ def race(
         threads.reverse()
     same_block = launch.block_of(later.thread) == launch.block_of(earlier.thread)
     return DataRace(
-        f"{launch}: data race on element {index} of '{array}': {accesses}; "
+        f"{launch}: data race on element {index} of '{array}'{in_units(launch, array)}: {accesses}; "
         f"{_WITHIN_BLOCK if same_block else _ACROSS_BLOCKS}",
         **launch.position_of(later.line, earlier.line),
         array=array,
         index=index,
         threads=tuple(threads),
     )
+
+
+def in_units(launch: Launch, array: str) -> str:
+    """Return in which units an array's elements are counted, if these are smaller than its elements."""
+    unit, element = launch.program.units.get(array, (0, 0))
+    size = "1 byte" if unit == 1 else f"{unit} bytes"
+    return f" (counted in units of {size}, of {element} of an element)" if unit else ""
 
 
 def in_flight(
@@ -86,7 +93,8 @@ def out_of_bounds(
     """Return the finding that a thread, and ``others`` more, access an index outside an array."""
     shown = index[0] if len(index) == 1 else index
     found = OutOfBounds(
-        f"{launch}: index {shown} is out of bounds for '{array}' of {' x '.join(map(str, shape))} elements, at "
+        f"{launch}: index {shown} is out of bounds for '{array}' of {' x '.join(map(str, shape))} elements"
+        f"{in_units(launch, array)}, at "
         f"{launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
         **launch.position_of(line),
         array=array,
@@ -102,7 +110,8 @@ def uninitialised_element(
 ) -> UninitializedRead:
     """Return the finding that a thread reads an element before any write."""
     return UninitializedRead(
-        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of '{array}' at "
+        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of '{array}'"
+        f"{in_units(launch, array)} at "
         f"{launch.describe_line(line)} before any write",
         **launch.position_of(line),
         array=array,
@@ -151,4 +160,9 @@ def failed(
 
 
 def _and_others(count: int) -> str:
-    return f", and {count:,} other threads" if count else ""
+    return f", and {others(count)}" if count else ""
+
+
+def others(count: int) -> str:
+    """Return how many other threads there are, in words."""
+    return "1 other thread" if count == 1 else f"{count:,} other threads"

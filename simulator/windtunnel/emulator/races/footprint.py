@@ -134,7 +134,7 @@ def access_kinds(program: ir.Program) -> Mapping[str, tuple[str, ...]]:
                 if isinstance(expression, ir.Load):
                     kinds.setdefault(expression.array, {})[READ] = None
                 elif isinstance(expression, ir.Atomic):
-                    kinds.setdefault(expression.array, {})[ATOMIC] = None
+                    kinds.setdefault(expression.array, {})[READ if expression.op == "load" else ATOMIC] = None
         cached = _ACCESS_KINDS[program] = {name: tuple(of_array) for name, of_array in kinds.items()}
     return cached
 

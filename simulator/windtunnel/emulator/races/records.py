@@ -81,7 +81,7 @@ class Records:
         logged write states its ``changes`` instead, with no value.
         """
         number = rule.KINDS.index(kind)
-        self._prepare(access.lanes.size, is_atomic=number in (rule.CHANGES, rule.FAILS))
+        self._prepare(access.lanes.size, is_atomic=number in (rule.CHANGES, rule.ATOMIC_READS))
         size, strict, begin = access.lanes.size, array.launch.strict, 0
         values: Any = _NO_PLACES
         old: Any = _NO_PLACES

@@ -10,7 +10,7 @@ kind            conflicts with
 read            plain write, atomic change
 plain write     everything; another plain write of an equal value only in strict mode
 atomic change   read, plain write
-failed swap     plain write (a compare-and-swap that fails reads the element atomically)
+atomic read     plain write (a compare-and-swap that fails is one)
 =============== =================================================
 
 For each kind, an element's record holds a `set` of accesses: two accesses that stand for all. Its level is the widest
@@ -36,7 +36,7 @@ import numpy as np
 from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.common.symbolic import Position
-from windtunnel.emulator.races.findings import ATOMIC, FAILED, READ, WRITE
+from windtunnel.emulator.races.findings import ATOMIC, ATOMIC_READ, READ, WRITE
 
 
 class CheckedArray(Protocol):
@@ -63,14 +63,14 @@ class Access(NamedTuple):
 
 
 # A record is a row of numbers. `plain` records hold the sets of writes and of reads, `atomic` records those of atomic
-# changes and of failed swaps. A set begins with its first access: thread (from 1; 0: none), barrier epoch, warp epoch
+# changes and of atomic reads. A set begins with its first access: thread (from 1; 0: none), barrier epoch, warp epoch
 # and line. The second one's thread and line follow.
 FIELDS: Final = 16
 _FIRST, _EPOCH, _WARP_EPOCH, _LINE, _SECOND, _SECOND_LINE = 0, 1, 2, 3, 4, 5
 _CHANGED: Final = 0
 """Where the set of writes or atomic changes begins."""
 _READ: Final = 6
-"""Where the set of reads or failed swaps begins."""
+"""Where the set of reads or atomic reads begins."""
 _LEVELS: Final = 12
 """Level of the set of changes, plus 4 times that of the set of reads."""
 _VALUES: Final = 13
@@ -81,8 +81,8 @@ _OTHER: Final = 14
 _LANE: Final = 15
 """The lane, from 1, that wrote the element last in the access that wrote it last."""
 
-KINDS: Final = (READ, WRITE, ATOMIC, FAILED)
-READS, WRITES, CHANGES, FAILS = 0, 1, 2, 3
+KINDS: Final = (READ, WRITE, ATOMIC, ATOMIC_READ)
+READS, WRITES, CHANGES, ATOMIC_READS = 0, 1, 2, 3
 """The kinds by their positions in ``KINDS``."""
 CLEAN, RACE, COMPARE = 0, 1, 2
 """The outcome of an access: no race; a race; the values have to be known for the rest."""
@@ -209,7 +209,7 @@ def access(
         atomic: The same of its atomic operations.
         has_plain: Whether there are any plain accesses.
         has_atomic: Whether there are any atomic operations.
-        kind: ``READS``, ``WRITES``, ``CHANGES`` or ``FAILS``.
+        kind: ``READS``, ``WRITES``, ``CHANGES`` or ``ATOMIC_READS``.
         strict: Whether plain writes of equal values conflict.
         alone: Whether the threads of only one block access each element.
         begin: The first thread to check.
@@ -256,7 +256,7 @@ def access(
             elif kind == WRITES:
                 level = row[_LEVELS] >> 2
                 found = unordered(row, _READ, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
-                other_kind = FAILS
+                other_kind = ATOMIC_READS
                 if found > 0:
                     other, other_line = witness(row, _READ, found)
         if found == 0 and has_plain:

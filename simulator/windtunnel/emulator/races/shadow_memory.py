@@ -21,7 +21,7 @@ import numpy as np
 from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.layout import BlockSubset, Layout, is_injective
 from windtunnel.emulator.common.symbolic import AffinePositions, AffineValue, each_position
-from windtunnel.emulator.races.findings import ATOMIC, FAILED, READ, WRITE
+from windtunnel.emulator.races.findings import ATOMIC, ATOMIC_READ, READ, WRITE
 from windtunnel.emulator.races.records import FLAGS, Changes, PythonBudget, Records, compiled_functions, is_equal
 from windtunnel.emulator.races.rule import Access, CheckedArray
 from windtunnel.runtime.interface import Dims
@@ -66,7 +66,7 @@ class DisjointPatterns:
 
 
 _NOBODY, _SEVERAL = -1, -2
-_BITS = {READ: 1, WRITE: 2, ATOMIC: 4, FAILED: 8}
+_BITS = {READ: 1, WRITE: 2, ATOMIC: 4, ATOMIC_READ: 8}
 _MAY_RACE = np.array([not (kinds in (1, 8, 9) or kinds & ~12 == 0) for kinds in range(16)])
 """For each union of kinds, whether accesses of several threads may race: not if all only read or all are atomic."""
 
@@ -206,17 +206,18 @@ class ShadowMemory:
         self._access(WRITE, array, lanes, line, position, value)
 
     def change(self, array: CheckedArray, lanes: Lanes, line: int, position: Any, failed: np.ndarray | None) -> None:
-        """Record that threads change elements atomically. Raises DataRace.
+        """Record that threads change or read elements atomically. Raises DataRace.
 
-        ``failed`` are flags of the threads whose compare-and-swap did not succeed; None for another operation.
+        ``failed`` are flags of the threads that only read: those whose compare-and-swap did not succeed, and all of an
+        atomic load. None if all change their elements.
         """
         if failed is None or not failed.any():
             self._access(ATOMIC, array, lanes, line, position, None)
         elif failed.all():
-            self._access(FAILED, array, lanes, line, position, None)
+            self._access(ATOMIC_READ, array, lanes, line, position, None)
         else:
             places = each_position(position, lanes.size)
-            for kind, flags in ((FAILED, failed), (ATOMIC, ~failed)):
+            for kind, flags in ((ATOMIC_READ, failed), (ATOMIC, ~failed)):
                 some = np.flatnonzero(flags)
                 self._access(kind, array, lanes.sub(some), line, places[some], None)
 

@@ -14,7 +14,7 @@ from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.common.layout import index_in
 from windtunnel.emulator.races.findings import (
     ATOMIC,
-    FAILED,
+    ATOMIC_READ,
     OF_BLOCK,
     READ,
     WRITE,
@@ -86,14 +86,14 @@ class _Generation:
     Of plain writes, also the thread's last one of another value: each entry is (the last, its value, the other one).
     """
 
-    __slots__ = ("atomics", "failed", "leader", "reads", "reads_to_prune", "writes")
+    __slots__ = ("atomic_reads", "atomics", "leader", "reads", "reads_to_prune", "writes")
 
     def __init__(self, leader: Any = None) -> None:
         self.leader = leader
         """The value that the first write stored; None for the accesses before any write."""
         self.writes: dict[int, tuple[ClockedAccess, Any, ClockedAccess | None]] = {}
         self.atomics: dict[int, ClockedAccess] = {}
-        self.failed: dict[int, ClockedAccess] = {}
+        self.atomic_reads: dict[int, ClockedAccess] = {}
         self.reads: dict[int, ClockedAccess] = {}
         self.reads_to_prune = _READS_TO_PRUNE
 
@@ -106,9 +106,11 @@ class _ElementRecord:
     least one. So two generations are kept.
     """
 
-    __slots__ = ("current", "earlier")
+    __slots__ = ("atomic_operations", "current", "earlier")
 
     def __init__(self) -> None:
+        self.atomic_operations = 0
+        """Atomic operations so far."""
         self.current = _Generation()
         self.earlier: _Generation | None = None
 
@@ -187,12 +189,17 @@ class ThreadArray:
 
     # What a thread does with it.
 
-    def load(self, thread: Accessor, line: int, *indices: Any, copied: bool = False) -> Any:
-        """Return an element. Raises OutOfBounds, UninitializedRead (unless it is only ``copied``) or DataRace."""
+    def load(self, thread: Accessor, line: int, *indices: Any, copied: bool = False, moved: bool = False) -> Any:
+        """Return an element. Raises OutOfBounds, UninitializedRead (unless it is only ``copied``) or DataRace.
+
+        One that lanes pass on (``moved``) is undefined if it was never set.
+        """
         at = self._position(thread, line, indices)
         if self.copies:
             check_flights(self, READ, np.array([at]), np.array([thread.id]), line)
-        if self.uninitialised is not None and self.uninitialised[at] and not copied:
+        moved = moved and (self.is_own or self.is_shared)
+        is_unset = self.uninitialised is not None and bool(self.uninitialised[at])
+        if is_unset and not copied and not moved:
             raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
         if self.recorder is not None:
             self.recorder.mark(READ, at)
@@ -204,7 +211,7 @@ class ThreadArray:
                 thread.record_poll(PolledRead(self, at, value, line))
             if thread.trace is not None:
                 thread.trace.extend((thread.id, line, self.number, at, 0))
-        return value
+        return Undefined(value, line, thread.id) if moved and is_unset else value
 
     def store(self, thread: Accessor, line: int, value: Any, *indices: Any) -> None:
         """Set an element. Raises OutOfBounds or DataRace."""
@@ -254,23 +261,21 @@ class ThreadArray:
         if (of_block or self.scopes) and self.checked:
             self._check_scope(thread, line, at, of_block=of_block)
         if self.copies:
-            check_flights(self, ATOMIC, np.array([at]), np.array([thread.id]), line)
+            check_flights(self, READ if op == "load" else ATOMIC, np.array([at]), np.array([thread.id]), line)
         if self.uninitialised is not None:
-            if op != "exch" and self.uninitialised[at]:
+            if op not in ("exch", "store") and self.uninitialised[at]:
                 raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
             self.uninitialised[at] = False
         if self.recorder is not None:
-            self.recorder.mark(ATOMIC, at)
+            self.recorder.mark(READ if op == "load" else ATOMIC, at)
         flat, memory = self.flat, self.memory
         before = flat[at]
         if memory is not None:
             if self.checked:
-                failed = op == "cas" and before != values[0]
-                self._check(thread, line, at, FAILED if failed else ATOMIC)
-                releases = memory.releases.get(at * self.parts)
-                if releases is None:
-                    releases = memory.releases[at * self.parts] = Releases()
-                releases.apply(self._clock(thread), acquires_only=failed, relaxed=relaxed)
+                only_reads = op == "load" or (op == "cas" and before != values[0])
+                self._order_atomic(
+                    memory, thread, line, at, only_reads=only_reads, stores=op == "store", relaxed=relaxed
+                )
             if thread.loops:
                 thread.record_poll(PolledRead(self, at, before, line))
             if thread.trace is not None:
@@ -279,6 +284,24 @@ class ThreadArray:
         if memory is not None and before != flat[at]:
             memory.record_change(at * self.parts, thread, line)
         return before
+
+    def _order_atomic(
+        self,
+        memory: MemoryRange,
+        thread: Accessor,
+        line: int,
+        at: int,
+        *,
+        only_reads: bool,
+        stores: bool,
+        relaxed: bool,
+    ) -> None:
+        """Check an atomic operation, release what the thread has prepared, and acquire. Raises DataRace."""
+        self._check(thread, line, at, ATOMIC_READ if only_reads else ATOMIC)
+        releases = memory.releases.get(at * self.parts)
+        if releases is None or stores:  # who reads what it stores acquires nothing of earlier operations
+            releases = memory.releases[at * self.parts] = Releases()
+        releases.apply(self._clock(thread), acquires_only=only_reads, relaxed=relaxed)
 
     def _check_scope(self, thread: Accessor, line: int, at: int, *, of_block: bool) -> None:
         """Raise DataRace if atomic operations of two blocks meet, one of which is atomic in its block only."""
@@ -324,8 +347,11 @@ class ThreadArray:
     def _check_part(self, clock: Clock, line: int, at: int, kind: str, value: Any) -> None:
         """Record an access of the piece ``at`` of the memory: of an element, if it has one piece."""
         record = self._record_of(at)
-        fence = clock.last_fence if kind == ATOMIC else 0
-        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, kind, fence)
+        fence = number = 0
+        if kind in (ATOMIC, ATOMIC_READ):
+            number = record.atomic_operations = record.atomic_operations + 1
+            fence = clock.last_fence
+        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, kind, fence, number)
         current = record.current
         if kind == WRITE:
             self._check_write(clock, record, at, access, value)
@@ -336,10 +362,8 @@ class ThreadArray:
             if kind == ATOMIC:
                 for other in generation.reads.values():
                     self._require_order(clock, other, at, access)
-            if kind == READ:
-                for other in generation.atomics.values():
-                    self._require_order(clock, other, at, access)
         if kind == READ:
+            self._check_atomics(clock, record, at, access)
             current.reads[clock.thread] = access
             if len(current.reads) > current.reads_to_prune:
                 # What is unordered with a read before this one is unordered with this one.
@@ -347,22 +371,26 @@ class ThreadArray:
                 current.reads[clock.thread] = access
                 current.reads_to_prune = 2 * len(current.reads) + _READS_TO_PRUNE
         else:
-            kept = current.atomics if kind == ATOMIC else current.failed
-            kept.pop(clock.thread, None)
-            kept[clock.thread] = access  # the latest is the last
+            (current.atomics if kind == ATOMIC else current.atomic_reads)[clock.thread] = access
 
     def _check_atomics(self, clock: Clock, record: _ElementRecord, at: int, access: ClockedAccess) -> None:
-        """Check a plain write against the atomic operations, the latest first.
+        """Check a plain access against the changes by atomic operations.
 
-        An operation that a later one of this thread has acquired is ordered with it, as in a last block that sets its
-        counter back to 0. By the PTX memory model it is so because that operation was observed, and what was observed
-        precedes in causality order what follows. The fence before an operation covers only what was before the fence.
+        A change that a later atomic operation of this thread has acquired is ordered with the access, as in a last
+        block that sets its counter back to 0, or a thread that reads the flag that it has waited for. By the PTX memory
+        model it is so because the change was observed, and what was observed precedes in causality order what follows.
+        The fence before a change covers only what was before the fence.
         """
+        own = [
+            mine.number
+            for generation in record.generations
+            for kept in (generation.atomics, generation.atomic_reads)
+            if (mine := kept.get(clock.thread)) is not None
+        ]
+        last = max(own, default=0)
         for generation in record.generations:
-            follows = False
-            for other in reversed(generation.atomics.values()):
-                follows = follows or other.thread == clock.thread
-                if not (follows and clock.has_acquired(other)):
+            for other in generation.atomics.values():
+                if not (other.number < last and clock.has_acquired(other)):
                     self._require_order(clock, other, at, access)
 
     def _clock(self, thread: Accessor) -> Clock:
@@ -378,7 +406,7 @@ class ThreadArray:
                 leads = False
                 conflicting = last if strict or not _equal(stored, value) else another
                 self._require_order(clock, conflicting, at, access)
-            for others in (generation.reads, generation.failed):
+            for others in (generation.reads, generation.atomic_reads):
                 for other in others.values():
                     self._require_order(clock, other, at, access)
         self._check_atomics(clock, record, at, access)

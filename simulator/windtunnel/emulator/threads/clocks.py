@@ -32,6 +32,8 @@ class ClockedAccess(NamedTuple):
     kind: str
     fence: int = 0
     """Of an atomic operation that releases: the clock of the thread at the fence before it."""
+    number: int = 0
+    """Of an atomic operation: its number among those on the element, from 1."""
 
 
 class KnownClocks(NamedTuple):
@@ -111,7 +113,7 @@ def _update(target: dict[Any, int], source: dict[Any, int], seen: set[int]) -> N
 class Clock:
     """A thread's own clock, and what the thread knows of others."""
 
-    __slots__ = ("block", "interval", "known", "now", "prepared", "prepared_for_block", "read", "thread")
+    __slots__ = ("block", "interval", "known", "last_fence", "now", "prepared", "prepared_for_block", "read", "thread")
 
     def __init__(self, thread: int, block: int) -> None:
         self.thread, self.block = thread, block
@@ -121,17 +123,14 @@ class Clock:
         """What the next atomic operation releases to all threads."""
         self.prepared_for_block: KnownClocks | None = None
         """What the next atomic operation releases to the thread's block."""
+        self.last_fence = 0
+        """The clock at the last fence; 0 if there was none."""
         self.read: dict[Releases, int] = {}
         """What relaxed atomic operations have read, and the next fence or barrier acquires."""
 
     def happens_after(self, access: ClockedAccess) -> bool:
         """Return whether an access happens before what this thread does now."""
         return access.thread == self.thread or self.known.covers(access)
-
-    @property
-    def last_fence(self) -> int:
-        """The clock at the last fence for all threads; 0 if there was none."""
-        return 0 if self.prepared is None else self.prepared.threads.get(self.thread, 0)
 
     def has_acquired(self, atomic: ClockedAccess) -> bool:
         """Return whether this thread has acquired what an atomic operation of another thread released."""
@@ -152,6 +151,7 @@ class Clock:
         """Prepare what this thread knows for release: to its block only, or to all threads."""
         self.acquire()
         released = self.release()
+        self.last_fence = self.now
         self.prepared_for_block = released
         if not block:
             self.prepared = released

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from windtunnel.core.errors import BarrierDivergence, Deadlock, Finding
 from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.races.findings import others as count_of_others
 from windtunnel.emulator.threads.state import LaunchState, Thread
+from windtunnel.language import ir
 
 _MAX_SHOWN = 4
 """Threads of a cycle that a message names."""
@@ -26,7 +28,8 @@ def divergence_error(
         other = ended[0]
         lines: tuple[int, ...] = (first.line,)
         reach = f"{counts[0]:,} of {counts[1]:,} threads {of} reach"
-        rest = f"{launch.describe_thread(other.id)} has ended without"
+        turn = " in this turn of its loop" if first.line in _lines_in_loops(launch.program.body) else ""
+        rest = f"{launch.describe_thread(other.id)} has ended without reaching it{turn}"
     else:
         lines = (first.line, other.line)
         reach = f"some threads {of} reach"
@@ -37,6 +40,17 @@ def divergence_error(
         **launch.position_of(*lines),
         threads=(launch.thread(first.id), launch.thread(other.id)),
     )
+
+
+def _lines_in_loops(body: Sequence[ir.Stmt]) -> set[int]:
+    """Return the lines of barriers and operations of a warp within loops of more than one turn."""
+    lines: set[int] = set()
+    for statement in ir.walk(body):
+        if isinstance(statement, (ir.While, ir.For)) and not isinstance(statement.body[-1], ir.Break):
+            for inner in ir.walk(statement.body):
+                warps = [e.line for e in ir.expressions(inner) if isinstance(e, ir.Warp)]
+                lines |= {*warps, inner.line} if isinstance(inner, ir.Barrier) else set(warps)
+    return lines
 
 
 def deadlock_error(state: LaunchState, threads: Sequence[Thread], not_begun: Sequence[int]) -> Finding:
@@ -51,7 +65,7 @@ def deadlock_error(state: LaunchState, threads: Sequence[Thread], not_begun: Seq
     if len(shown) > _MAX_SHOWN:
         reasons.append(f"and so on, in a cycle of {len(shown)} threads")
     others = len(threads) - len(shown)
-    text = "; ".join(reasons) + (f"; {others:,} other threads wait too" if others else "")
+    text = "; ".join(reasons) + (f"; {count_of_others(others)} wait{'s' if others == 1 else ''} too" if others else "")
     lines = list(dict.fromkeys(thread.line for thread in shown))
     polled = shown[0].polled[0] if shown[0].polled else None
     return Deadlock(
@@ -74,7 +88,7 @@ def livelock_error(launch: Launch, threads: Sequence[Thread]) -> Finding:
     others = len(looping) - len(shown)
     return Deadlock(
         f"{launch}: livelock: threads loop through repeated states without progress: {loops}"
-        + (f"; {others:,} other threads" if others > 0 else ""),
+        + (f"; {count_of_others(others)}" if others > 0 else ""),
         **launch.position_of(*[thread.loops[0].line for thread in shown]),
         threads=tuple(launch.thread(thread.id) for thread in looping[:2]),
     )

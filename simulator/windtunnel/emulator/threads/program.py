@@ -90,17 +90,19 @@ def compile_thread(program: ir.Program, stored: set[str], *, every_access: bool)
         "BarrierArrival": BarrierArrival, "print_line": print_line,
     }  # fmt: skip
     names: dict[str, Any] = {**helpers, **generator.constants}
-    if shuffles(program):
+    if _has_undefined_values(program):
         names |= {"m": UndefinedAware(mathematics), "convert": aware(convert)}
     # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
     exec(compile(source, f"<thread of {program.name}>", "exec"), names)  # noqa: S102
     return ThreadProgram(program, names["run"], source)
 
 
-def shuffles(program: ir.Program) -> bool:
-    """Return whether lanes of a warp read values of each other in a kernel."""
+def _has_undefined_values(program: ir.Program) -> bool:
+    """Return whether lanes of a warp read values of each other in a kernel, which need not be set."""
     return any(
-        isinstance(e, ir.Warp) and e.op.startswith("shuffle") for s in ir.walk(program.body) for e in ir.expressions(s)
+        (isinstance(e, ir.Warp) and e.op.startswith("shuffle")) or (isinstance(e, ir.Load) and e.moved)
+        for s in ir.walk(program.body)
+        for e in ir.expressions(s)
     )
 
 
@@ -260,7 +262,8 @@ class _Generator(Writer):
                 indices = [self.value(index) for index in e.indices]
                 self._stop(e.array, atomic=False)
                 return self._emit_temporary(
-                    f"a_{e.array}.load(thread, {e.line}, {', '.join(indices)}{', copied=True' if e.copied else ''})"
+                    f"a_{e.array}.load(thread, {e.line}, {', '.join(indices)}{', copied=True' if e.copied else ''}"
+                    f"{', moved=True' if e.moved else ''})"
                 )
             case ir.Atomic():
                 return self._atomic(e)
@@ -304,7 +307,7 @@ class _Generator(Writer):
         indices = [self.value(index) for index in e.indices]
         self._stop(e.array, atomic=True)
         return self._emit_temporary(
-            f"a_{e.array}.atomic(thread, {e.line}, {e.op!r}, ({', '.join(values)},), {', '.join(indices)}"
+            f"a_{e.array}.atomic(thread, {e.line}, {e.op!r}, [{', '.join(values)}], {', '.join(indices)}"
             f"{', of_block=True' if e.of_block else ''}{', relaxed=True' if e.relaxed else ''})"
         )
 

@@ -1,6 +1,6 @@
-"""Values that a shuffle gives when it reads a lane that takes no part in it: what CUDA leaves undefined.
+"""Values that a shuffle gives when it reads a lane that takes no part in it, and elements that were never set.
 
-Many right kernels read such values and never use them, so a finding needs a use: a store to memory that other threads
+Many right kernels pass such values on and never use them, so a finding needs a use: a store to memory that others
 see, an atomic operation, an index. Operations on an undefined value give an undefined value. A condition of one is
 decided by its number, without a finding, because what depends on it is not followed.
 """
@@ -24,12 +24,12 @@ class Undefined(np.lib.mixins.NDArrayOperatorsMixin):
         value: The number that the emulator computes with.
         line: Line of the shuffle.
         reader: The thread that read it, by its number in the launch.
-        lane: The lane that was read.
+        lane: The lane that was read; -1 if the number is that of an element that was never set.
     """
 
     __slots__ = ("lane", "line", "reader", "value")
 
-    def __init__(self, value: Any, line: int, reader: int, lane: int) -> None:
+    def __init__(self, value: Any, line: int, reader: int, lane: int = -1) -> None:
         self.value, self.line, self.reader, self.lane = value, line, reader, lane
 
     def of(self, value: Any) -> Undefined:
@@ -55,10 +55,16 @@ def require_defined(launch: Launch, thread: int, line: int, *values: Any) -> Non
     """Raise UninitializedRead if a thread uses a value that is undefined."""
     for value in values:
         if isinstance(value, Undefined):
+            reader, where = launch.describe_thread(value.reader), launch.describe_line(value.line)
+            origin = f"what {reader} has read at {where} before any write, and lanes have passed on"
+            if value.lane >= 0:
+                origin = (
+                    f"what the shuffle at {where} has read of lane {value.lane}, for {reader}: that lane has ended, or "
+                    "takes no part in the shuffle"
+                )
             raise UninitializedRead(
                 f"{launch}: undefined value: {launch.describe_thread(thread)} uses at {launch.describe_line(line)} "
-                f"what the shuffle at {launch.describe_line(value.line)} has read of lane {value.lane}, for "
-                f"{launch.describe_thread(value.reader)}: that lane has ended, or takes no part in the shuffle",
+                f"{origin}",
                 **launch.position_of(line, value.line),
                 threads=(launch.thread(thread),),
             )

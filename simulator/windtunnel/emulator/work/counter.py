@@ -574,7 +574,7 @@ def _is_combined(array: LockstepArray, op: str, *, is_one: bool) -> bool:
 
     Where all threads change one element, NVRTC 12.9 makes one operation of a warp (VOTE, POPC or REDUX).
     """
-    return is_one and array.flat.dtype.kind != "f" and op not in ("exch", "cas")
+    return is_one and array.flat.dtype.kind != "f" and op not in ("exch", "cas", "load", "store")
 
 
 def _places(position: Position, sample: Sample) -> np.ndarray:
