@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import NamedTuple
 
@@ -335,7 +336,8 @@ class _Uses:
         """Return the factor and the sides of an index by rows, and what is added to it; None for another index."""
         terms = {m: f for m, f in index.items() if not set(m).isdisjoint("XYZ")}
         rest = {m: f for m, f in index.items() if m not in terms}
-        if not terms or len(set(terms.values())) != 1 or any(_is_unknown(s) for m in index for s in m):
+        unknown = any(_is_unknown(s) for m in index for s in m)
+        if unknown or len(set(terms.values())) != 1:
             return None
         ordered = sorted(terms, key=len)
         row: list[str] = []
@@ -345,8 +347,8 @@ class _Uses:
             if sorted(_without(monomial, axis)) != sorted(row) or axis in used:
                 return None
             used.add(axis)
-            outer = [s for m in ordered if len(m) == len(monomial) + 1 for s in m]
-            length = self._length("XYZ".index(axis), [s for s in outer if s in sides and s not in row], sides)
+            outer = chain.from_iterable(m for m in ordered if len(m) == len(monomial) + 1)
+            length = self._length("XYZ".index(axis), sorted(set(outer) & set(sides) - set(row)), sides)
             if length is None:
                 return None
             row.append(length)
