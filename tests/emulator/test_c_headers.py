@@ -35,6 +35,19 @@ PROGRAMS = {
         """,
         lambda t: t + 1 + 10 * t + 1 + 51 + t % 3 + 3 * t + 1,
     ),
+    "statements in parentheses": (
+        """
+        #define LARGER(a, b) ({ auto _a = (a); auto _b = (b); _a > _b ? _a : _b; })
+        __global__ void k(int *out) {
+            int t = threadIdx.x;
+            ({ out[t] = 1; });
+            int s = LARGER(t, LARGER(5, 2 * t - 9));
+            ({ if (t % 2) s += 100; (void)0; });
+            out[t] += s;
+        }
+        """,
+        lambda t: 1 + np.maximum(np.maximum(t, 5), 2 * t - 9) + 100 * (t % 2),
+    ),
     "traits and limits": (
         """
         #include <limits>
