@@ -16,6 +16,7 @@ from windtunnel.backends.discovery import real_devices
 from windtunnel.cli import main as cli
 from windtunnel.core import errors
 from windtunnel.library.devices import _real_backends, open_real_device
+from windtunnel.validation import campaign
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.host import host_spec
 from windtunnel_models.labels import _LABELS, HOST_APIS, model_of
@@ -111,6 +112,12 @@ def test_a_processor_is_the_host_whatever_its_label(fake: Fake) -> None:
     fake("tpu", f"return [{POCL.replace('device(', 'device(api=' + repr('jax') + ', ')}]")
     (one,) = real_devices.identify(real_devices.probe())
     assert (one.sku, one.model) == ("host", None)  # no model of the processor through JAX
+    fake("tpu", f"return [{CARD.replace('device(', 'device(kind=' + repr('gpu') + ', api=' + repr('jax') + ', ')}]")
+    (gpu,) = real_devices.identify(real_devices.probe())
+    assert (gpu.sku, gpu.model) == ("l4", None)
+    with pytest.raises(errors.InputError, match="no model of l4 is reached through jax, .*another API.*or --as l4"):
+        campaign.choose("tpu:0", None, Catalogue())
+    assert campaign.choose("tpu:0", "l4", Catalogue()) == [("tpu:0", "l4")]
 
 
 # Programs.

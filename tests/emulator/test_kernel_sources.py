@@ -97,3 +97,34 @@ accelerator.launch(count, 1, 8, accelerator.to_device(np.zeros(1, np.int32)))
     done = subprocess.run([sys.executable, "-"], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "the source of 'count' cannot be read" in done.stderr
+
+
+WITHIN = '''
+from windtunnel import f32
+
+def made():
+    def right(a: f32[:]):
+        """The text of a kernel may begin further left,
+as here."""
+        a[0] = 3
+# and so may a comment
+        a[0] += 1
+
+    def wrong(a: f32[:]):
+        a[0] = 1 + missing
+    return right, wrong
+'''
+
+
+def test_a_kernel_within_a_function_is_read_with_the_lines_and_columns_of_its_file(cached: Any) -> None:
+    cached(WITHIN, "<cell 3>")
+    right, wrong = executed(WITHIN, "<cell 3>", "made")()
+    with windtunnel.device("l4") as accelerator:
+        total = accelerator.to_device(np.zeros(1, np.float32))
+        accelerator.launch(right, 1, 1, total)
+        assert accelerator.to_host(total) == [4]
+        with pytest.raises(KernelError, match="'missing'") as raised:
+            accelerator.launch(wrong, 1, 1, total)
+    line, column = raised.value.where.line, raised.value.where.column
+    assert line is not None and column is not None
+    assert WITHIN.splitlines()[line - 1][column - 1 :] == "missing"

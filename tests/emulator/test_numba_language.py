@@ -19,6 +19,15 @@ from windtunnel.language.types import I64
 from windtunnel.runtime.kernels import Kernel
 
 PROGRAMS = Path(__file__).with_name("numba_language.py")
+HOST = Path(__file__).with_name("numba_host.py")
+
+
+def test_what_the_host_does_with_arrays_is_checked_and_computes_what_numba_does() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "windtunnel", "emulate", str(HOST)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("program_") == HOST.read_text().count("def program_")
 
 
 def test_shapes_views_reductions_recursion_text_and_bfloat16_compute_what_numpy_does() -> None:

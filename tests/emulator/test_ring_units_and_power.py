@@ -90,7 +90,7 @@ def test_a_persistent_kernel_that_only_polls_draws_more_than_an_idle_device(name
     device, model = opened(name), KNOWN.device(name)
     units = model.number("compute_units") or 1.0
     few, all_units = model.spin_power_w(1 / units), model.spin_power_w(1.0)
-    assert 0.0 < few <= all_units < 0.6 * (model.power_limit_w - model.idle_power_w)
+    assert 0.0 < few <= all_units < 0.65 * (model.power_limit_w - model.idle_power_w)
 
     def power_w() -> float:
         before, clock = device.energy_j, device.clock_s

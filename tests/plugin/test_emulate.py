@@ -48,6 +48,54 @@ def test_a_program_keeps_its_output_its_arguments_and_its_status(tmp_path: Path)
     assert warned == [f"{program}:12"] * 2, done.stderr  # of the grid, and of the host's array
 
 
+FORKS = """
+import os
+
+
+def in_a_fork(call):
+    child = os.fork()
+    if child == 0:
+        try:
+            call()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def refused():
+    for call in (array.copy_to_host, cuda.synchronize, lambda: cuda.device_array(3), lambda: double[1, 4](array)):
+        try:
+            call()
+        except cuda.cudadrv.error.CudaDriverError as error:
+            assert str(error) == "CUDA initialized before forking"
+        else:
+            os._exit(7)
+
+
+if __name__ == "__main__":
+    print(in_a_fork(lambda: double[1, 4](np.ones(4))), in_a_fork(lambda: double[1, 5](np.ones(4))))
+    array = cuda.to_device(np.ones(4))
+    print(in_a_fork(refused), in_a_fork(lambda: None), sys.argv[1:], __spec__.name, flush=True)
+    try:
+        double[1, 6](array)
+    finally:
+        os._exit(0)
+"""
+
+
+def test_forks_that_use_cuda_first_are_emulated_and_leaving_at_once_hides_no_finding(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__main__.py").write_text(KERNEL + FORKS)
+    done = emulate("-m", "package", "-x", cwd=tmp_path, expect=1)
+    assert done.stdout.splitlines() == ["0 1", "0 0 ['-x'] package.__main__"]
+    said = [line.partition(" is out of bounds")[0] for line in done.stderr.splitlines() if "OutOfBounds" in line]
+    found = "OutOfBounds: double on h100-sxm-80gb: index"
+    wanted = [f"windtunnel: {found} 4", f"windtunnel: {found} 4", f"windtunnel: in a child process: {found} 4"]
+    assert said == wanted, done.stderr
+    assert "there is no module 'absent.part'" in emulate("-m", "absent.part", cwd=tmp_path, expect=2).stderr
+
+
 @pytest.mark.parametrize(
     ("ending", "status", "said"),
     [
@@ -227,12 +275,14 @@ def test_hiding_child_process():
 def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path) -> None:
     (tmp_path / "test_kernels.py").write_text(TESTS)
     page = (EXAMPLES.parents[1] / "testing.md").read_text()
-    (tmp_path / "test_memory.py").write_text(page.partition("```python test_memory.py\n")[2].partition("```")[0])
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp", "--emulate", "numba"]
+    for kind, name in (("python", "test_memory.py"), ("python", "test_bounds.py"), ("toml", "pyproject.toml")):
+        (tmp_path / name).write_text(page.partition(f"```{kind} {name}\n")[2].partition("```")[0])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert re.search(r"^4 failed, 14 passed, 1 xfailed.* 4 errors", done.stdout, re.M), done.stdout
+    assert re.search(r"^4 failed, 15 passed, 1 xfailed.* 4 errors", done.stdout, re.M), done.stdout
     assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
     assert "windtunnel/emulator" not in done.stdout
+    assert "NumbaPerformanceWarning" not in done.stdout.partition("warnings summary")[2]
     assert "does not take 'launchs'" in done.stdout and "did you mean 'launches'?" in done.stdout
     for name in ("test_orders[h100-sxm-80gb-schedule1]", "test_fixture[h100-sxm-80gb]", "test_accepted_finding"):
         assert f"PASSED test_kernels.py::{name}" in done.stdout
@@ -248,7 +298,7 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "test_numbers[h100-sxm-80gb-schedule2]" in listed.stdout
-    wrong = subprocess.run([*command[:-1], "numbba"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    wrong = subprocess.run([*command, "--emulate", "numbba"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert wrong.returncode == 4 and "did you mean 'numba'?" in wrong.stderr
 
 

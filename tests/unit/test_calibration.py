@@ -423,6 +423,9 @@ def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path
     )
     report = calibrate_command.calibrate("gemm", path, "l40s", out=tmp_path / "o.yaml", catalogue=catalogue)
     assert report.power.cross_validation_error < 0.5 * report.power.error_before
+    known = device_model("l40s", catalogue, str(tmp_path / "o.yaml")).power_error
+    assert known.provenance == Provenance.MEASURED
+    assert 1.0 < known.value < 1.2 < device.power_error.value  # from cross-validation; before, it is assumed
     path.write_text(path.read_text().replace("power_w", "note"))
     assert calibrate_command.calibrate("gemm", path, "l40s", catalogue=catalogue).power is None
 

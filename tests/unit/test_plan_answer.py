@@ -492,6 +492,13 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     assert slower.binding.value == pytest.approx(tpot.high, rel=1e-9)
     assert ttft.high / ttft.value > 1.5 * tpot.high / tpot.value, "the first token is less certain than a step"
     assert "the engine's first token (90%), TTFT p95 is" in report.uncertainty(found)
+    # The error of power stands beside that of time; where power is the objective, what follows from it too.
+    assert "are within a factor of 1.5 (assumed: its power was not measured)" in report.uncertainty(found)
+    assert "so power is known" not in report.uncertainty(found)
+    assert "so power is known to such a factor" in report.uncertainty(replace(found, objective="power"))
+    assert "power error" in dict(report.bounds(replace(found, objective="power")))
+    assert "power error" not in dict(report.bounds(found))
+    assert run.power_error and {error.factor for error in run.power_error} == {1.5}
     beyond = replace(ttft, limit=0.9 * ttft.high)
     missed = replace(found, explanation=replace(found.explanation, model_intervals=[beyond, tpot]))
     assert "so TTFT p95 may be missed" in report.uncertainty(missed)

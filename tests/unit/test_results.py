@@ -47,6 +47,7 @@ KEYS = [
     "contexts",
     "provenance",
     "model_accuracy",
+    "power_error",
     "notes",
     "scenario",
     "versions",

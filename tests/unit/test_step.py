@@ -110,6 +110,17 @@ def test_a_step_is_longer_for_more_and_a_group_is_faster_than_one_device() -> No
     assert one.energy_j[0] == pytest.approx(one.power_w[0] * one.duration_s[0])
 
 
+def test_a_device_that_waits_for_the_host_within_a_step_stays_awake() -> None:
+    decoder = divided_decoder(H100, known_architecture("llama-3.1-8b"), Group(), serving_engine("vllm"))
+    load = StepLoad(*(np.array([value]) for value in (1.0, 64.0, 0.0, 0.0)))
+    waits = step_cost(H100, decoder, load, CONTEXT)
+    parts_j = sum(part.above_idle_j[0] for part in waits.parts)
+    rest_j = waits.energy_j[0] - H100.idle_power_w * waits.duration_s[0] - parts_j
+    assert waits.host_s[0] > 0.0
+    assert rest_j == pytest.approx(H100.spin_power_w(0.0) * waits.host_s[0])
+    assert H100.spin_power_w(0.0) > 50.0
+
+
 def test_decoding_one_sequence_takes_at_least_the_time_to_read_the_weights() -> None:
     model = known_architecture("llama-3.1-8b")
     bandwidth = H100.number("memory_bandwidth_bytes_per_s")

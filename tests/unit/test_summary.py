@@ -15,6 +15,7 @@ from windtunnel.core.results.run import (
     Estimate,
     JobCounts,
     ModelInput,
+    PowerError,
     RunResult,
     RunStatistics,
     Serving,
@@ -419,6 +420,10 @@ def test_a_budget_is_the_limit_that_is_shown_and_why_devices_never_started() -> 
     assert "power          4.00 kW average, 5.12 kW peak\n" in text
     assert "               power budget 5 kW, 3 kW in a brown-out; device limit 6.40 kW\n" in text
     assert "               2 of 4 devices never ran a job: the power budget allows 2 active devices\n" in text
+    known = summary(changed(power_error=[PowerError("l40s", 1.5, "assumed")]))
+    assert (
+        "4.00 kW average, 5.12 kW peak, device limit 6.40 kW\n               model error: 90% of the powers of" in known
+    )
     # If fewer devices are active than the budget allows, the budget is not the cause of the idle ones.
     assert "never ran" not in summary(
         changed(power_budget=replace(BUDGET, max_active_devices=3), devices=[device("a", "l4", 0.5), idle])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from windtunnel.app import validate as validating
 from windtunnel.cli.main import cli, main
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.validation import ModelBasis, OmittedPoints, OperationResult
+from windtunnel.report.validation import text
 from windtunnel.validation.budget import Budget
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +74,37 @@ def test_measured_steps_are_compared_with_those_that_predict_prices(tmp_path: Pa
     assert "a step is priced by its operations" in err
 
 
+def test_of_a_table_only_the_rows_that_are_not_supported_are_left_out_and_power_is_compared(tmp_path: Path) -> None:
+    """A context beyond the model's leaves out its row, a step that does not fit is compared with a note on it."""
+    lines = ["model,decode,context,latency_s,power_w"]
+    for model, decode, context, factor in (
+        ("llama-3.1-8b", 8, 512, 1.25),
+        ("llama-3.1-8b", 8, 8_192_000, 1.0),
+        ("llama-3.1-8b", 300, 8192, 1.0),
+        ("llama-3.1-8b", 1, 512, 0.8),
+    ):
+        values = {"model": model, "decode": decode, "context": min(context, 131_072)}
+        known = windtunnel.predict("step", "h200-sxm-141gb", values)
+        power_w = "" if decode == 1 else repr(known.power_w / factor)
+        lines.append(f"{model},{decode},{context},{known.duration_s / factor**2!r},{power_w}")
+    path = tmp_path / "steps.csv"
+    path.write_text("\n".join(lines) + "\n")
+    asked = ("--against", path, "--op", "step", "--device", "h200-sxm-141gb")
+    (found,) = json.loads(command(*asked, "--format", "json")[1])
+    assert found["n"] == 3
+    ((left_out,), power) = (found["unsupported"], found["power"])
+    assert (left_out["n"], left_out["file"], left_out["line"], left_out["lines"]) == (1, "steps.csv", 3, [3])
+    assert (power["n"], power["mape"], power["bias"]) == (2, pytest.approx(0.125), pytest.approx(0.125))
+    assert (power["coverage"], power["provenance"]) == (1.0, "assumed")
+    assert found["too_large"] == {"n": 1, "file": "steps.csv", "lines": [4]}
+    out = command(*asked, "--out", tmp_path / "out")[1]
+    assert "step: 1 unsupported row left out (steps.csv:3): context: 8,192,000 tokens" in out
+    assert "step: power of 2 rows: MAPE 12.5%, bias +12.5%, 100% within a factor of 1.50" in out
+    assert "step: 1 row (steps.csv:4): the sequences take more memory than the weights leave on the group" in out
+    assert "large error of time: model=llama-3.1-8b decode=8 context=512 (steps.csv:2): modelled" in out
+    assert "(steps.csv:3): context" in (tmp_path / "out" / "validation.html").read_text()
+
+
 def test_the_json_is_one_list_with_the_keys_of_the_contract_first(truth: Path) -> None:
     code, out, err = command("--against", truth, "--op", "vector_add", "--format", "json")
     assert (code, err) == (0, "")
@@ -98,7 +131,7 @@ def check(one: dict[str, Any]) -> None:
     assert set(one["model"]) == {"basis", "text", "fitted_rows", "provenance"}
     assert all(isinstance(source, str) for source in one["sources"])
     assert set(one["worst"][0]) == {
-        "columns", "measured_s", "modelled_s", "error", "bound", "inside", "source", "line",
+        "columns", "measured_s", "modelled_s", "error", "bound", "inside", "source", "line", "file",
     }  # fmt: skip
     assert (one["suspect"], one["unsupported"]) == ([], [])
 
@@ -112,13 +145,23 @@ def test_a_threshold_that_is_missed_is_exit_1_and_the_answer_is_printed_all_the_
         assert ("vector_add on t4: MAPE 50.0% exceeds --max-mape 49.9%" in err) == bool(code)
 
 
+def test_software_that_is_compared_with_a_device_is_named(truth: Path) -> None:
+    rows = validating.read(truth, op="vector_add")
+    results, _ = validating.judged(rows, validating.environment(), software={"truth.csv"})
+    assert [result.software for result in results if isinstance(result, OperationResult)] == [["truth.csv"]] * 2
+    assert "truth.csv is software on this host's processor: its times tell nothing about a t4" in text(results)
+    hosts = [replace(row, device="host@opencl") for row in rows]
+    results, _ = validating.judged(hosts, validating.environment(), software={"truth.csv"})
+    assert "software" not in text(results)
+
+
 def test_nothing_to_judge_by_is_no_pass(truth: Path) -> None:
     lines = truth.read_text().splitlines()
     truth.write_text("\n".join([f"{lines[0]},suspect", *(f"{line},hot" for line in lines[1:])]) + "\n")
     code, out, err = command("--against", truth, "--op", "vector_add", "--max-mape", 90)
     assert code == 1
     assert "vector_add on l4: every measurement is suspect" in err
-    assert "suspect measurement (line 2), excluded from all statistics: hot" in out
+    assert "suspect measurement (truth.csv:2), excluded from all statistics: hot" in out
 
 
 @pytest.mark.parametrize(

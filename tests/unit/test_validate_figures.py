@@ -107,7 +107,20 @@ def test_where_all_rows_are_suspect_there_are_no_figures() -> None:
 def test_rows_that_the_model_refuses_are_counted_apart_with_why() -> None:
     said = compared([row(10, 10.0), row(20, 1.0, "int8", line=9), row(30, 1.0, "int8")]).report()
     assert said.n == 1
-    assert said.unsupported == [UnsupportedPart(2, "ruler does not add int8", 9)]
+    assert said.unsupported == [UnsupportedPart(2, "ruler does not add int8", 9, lines=[9])]
+
+
+def test_sizes_whose_times_do_not_grow_are_suspect_unless_a_launch_explains_them() -> None:
+    flat = [row(10.0**i, 1.0, line=2 + i) for i in range(4)]  # the model says as many seconds as elements
+    grows = [row(2e4, 1e4, line=7), row(2e5, 1e5, line=8), row(10.0, 8.0, "float16", line=9)]
+    said = compared([*flat, *grows]).report()
+    assert [(one.line, one.why) for one in said.suspect] == [
+        (4, "its time does not grow with its size: 1/100 of the size (line 2) takes as long"),
+        (5, "its time does not grow with its size: 1/100 of the size (line 3) takes as long"),
+    ]
+    assert said.n == 5
+    launches = [row(n, 1e6) for n in (1.0, 1e2, 1e4)]  # the times of a launch, longer than the model says
+    assert compared(launches).report().suspect == []
 
 
 def test_a_model_that_refuses_every_row_is_an_error_with_the_place() -> None:
@@ -249,7 +262,7 @@ def test_the_apis_of_one_chip_stand_side_by_side_where_several_did_the_same_work
     columns = OPERATIONS.find("vector_add").complete({"n": 1_000_000})
     times = {"ruler@cuda": 2.0, "ruler@vulkan": 1.0, "other@cuda": 5.0}
     rows = [Measurement(name, "by hand", "vector_add", columns, seconds) for name, seconds in times.items()]
-    rows += [Measurement("ruler@vulkan", "by hand", "vector_add", {**columns, "n": 7.0}, 3.0)]
+    rows += [Measurement("ruler@vulkan", "by hand", "vector_add", {**columns, "n": 7.0}, 0.3)]
     results = [one.report() for one in compare(rows, lambda *_: RULER)]
     assert [len(one.reference_points) for one in results] == [1, 1, 1]
     quickest, other = api_rows(results)

@@ -17,6 +17,9 @@ from windtunnel.core.provenance import Provenance, SourcedValue
 POWER = "power"
 """The entry of a kind's ``fits`` for the numbers of the power model, for all operations."""
 
+ERROR_FACTOR = "power_error_factor"
+"""The parameter of the factor within which nine tenths of the measured powers are of the model's."""
+
 SHORTEST_S = 1e-4
 """The shortest time that a board's power meter resolves; shorter rows show the power of other work."""
 
@@ -74,9 +77,11 @@ class _Power:
             self._errors(self._shifts([place != fold for place in folds]), [place == fold for place in folds])
             for fold in range(FOLDS)
         ]
-        before = self._errors(np.zeros(len(self.deviations)), all_rows)
+        before, errors = self._errors(np.zeros(len(self.deviations)), all_rows), np.abs(np.concatenate(left_out))
+        factor = math.exp(float(np.quantile(errors, 0.9)))
+        source = f"cross-validation over {self.count} measurements"
         return PowerFit(
-            self._moved(self._shifts(all_rows)),
+            self._moved(self._shifts(all_rows)) | {ERROR_FACTOR: SourcedValue(factor, Provenance.MEASURED, source)},
             float(np.abs(np.expm1(before)).mean()),
             float(np.abs(np.expm1(np.concatenate(left_out))).mean()),
         )

@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from windtunnel.core.csvfile import Table, read_table, write_table
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import Rows, one_row
 from windtunnel.core.optable import OpTable
+from windtunnel.core.pricing import refused_rows
 from windtunnel.core.results.catalogue import Prediction, StepPrediction
 from windtunnel.core.step_op import PREDICTED, Step
 from windtunnel.core.units import format_quantity as show
 from windtunnel.library.predict import predictions, pricing
 from windtunnel.library.steps import StepPricing
+from windtunnel.report.text import line_ranges
 
 
 def rates(rows: Rows, duration_s: float) -> tuple[float, float]:
@@ -120,10 +121,10 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
     for members, group, cost in _costs(priced, list(OpTable(operation, whole).groups())):
         original = [places[member] for member in members.tolist()]
         if cost is None:
-            refused |= {original[index]: error for index, error in _refused(priced, group).items()}
+            refused |= {original[index]: error for index, error in refused_rows(priced, group).items()}
             continue
         cells |= zip(original, predictions(cost), strict=True)
-        too_large += [original[i] for i in np.flatnonzero(_exceeds_memory(priced, group)).tolist()]
+        too_large += [original[i] for i in np.flatnonzero(priced.exceeds_memory(group)).tolist()]
     if refused:
         raise _all_refused(refused, table)
     names = Cost.COLUMNS
@@ -131,12 +132,6 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
     types = {new: table.types[name] for new, name in zip(header, table.header, strict=True) if name in table.types}
     write_table(out, [*header, *Cost.COLUMNS], predicted, types)
     return PredictedTable(len(table.rows), _table_notes(op, too_large, table, target))
-
-
-def _exceeds_memory(priced: Device | StepPricing, rows: Rows) -> npt.NDArray[np.bool_]:
-    if isinstance(priced, StepPricing):
-        return priced.exceeds_memory(rows)
-    return np.asarray(rows.footprint_bytes() > priced.memory_bytes)
 
 
 def _header(table: Table) -> list[str]:
@@ -175,41 +170,6 @@ def _kept(table: Table, refused: Mapping[int, InputError]) -> Table:
     return replace(table, rows=[table.rows[p] for p in kept], lines=[table.lines[p] for p in kept])
 
 
-_ALIKE, _TRIED = 8, 4_000
-"""Rows of a refused group that are tried alone: if all are refused for one reason, so is the whole group. Otherwise the
-group is divided, with at most this many trials."""
-
-
-def _refused(target: Device | StepPricing, group: Rows) -> dict[int, InputError]:
-    """Return the error of each row of a group that is refused, by its index in the group."""
-    count = group.shape[0]
-    some = {int(i): _error_of(target, group, int(i), int(i) + 1) for i in np.linspace(0, count - 1, min(count, _ALIKE))}
-    first = next(iter(some.values()))
-    if first is not None and {None if e is None else e.problem for e in some.values()} == {first.problem}:
-        return dict.fromkeys(range(count), first)
-    found: dict[int, InputError] = {}
-    parts, tried = [(0, count)], 0
-    while parts:
-        begin, end = parts.pop()
-        error, tried = _error_of(target, group, begin, end), tried + 1
-        if error is None:
-            continue
-        if end - begin == 1 or tried > _TRIED:
-            found |= dict.fromkeys(range(begin, end), error)
-        else:
-            parts += [(begin, (begin + end) // 2), ((begin + end) // 2, end)]
-    return found
-
-
-def _error_of(target: Device | StepPricing, group: Rows, begin: int, end: int) -> InputError | None:
-    numbers = {name: np.broadcast_to(values, group.shape)[begin:end] for name, values in group.numbers.items()}
-    try:
-        target.cost(Rows(group.op, group.choices, numbers), intervals=False)
-    except InputError as error:
-        return error
-    return None
-
-
 def _all_refused(refused: Mapping[int, InputError], table: Table) -> InputError:
     """Return one error that names every refused row with its reason; rows refused for one reason are together."""
     by_reason: dict[str, list[int]] = {}
@@ -218,7 +178,7 @@ def _all_refused(refused: Mapping[int, InputError], table: Table) -> InputError:
     if len(by_reason) == 1 and len(refused) == 1:
         ((place, error),) = refused.items()
         return error.at(Location(table.file, table.lines[place]))
-    listed = "".join(f"\n  {_lines(lines)}: {reason}" for reason, lines in by_reason.items())
+    listed = "".join(f"\n  {line_ranges(lines)}: {reason}" for reason, lines in by_reason.items())
     return InputError(
         f"{len(refused):,} of {len(table.rows):,} rows are refused, and nothing was written:{listed}",
         where=Location(table.file),
@@ -229,23 +189,11 @@ _NAMED_LINES = 20
 """The most lines that a note names."""
 
 
-def _lines(lines: Sequence[int]) -> str:
-    """Return line numbers as text, with ranges: ``lines 2-5, 9``."""
-    ranges: list[tuple[int, int]] = []
-    for line in lines:
-        if ranges and line == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], line)
-        else:
-            ranges.append((line, line))
-    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
-    return f"line {text}" if len(lines) == 1 else f"lines {text}"
-
-
 def _table_notes(op: str, too_large: Sequence[int], table: Table, target: Device) -> list[str]:
     if not too_large:
         return []
     numbers = sorted(table.lines[place] for place in too_large)
-    lines = _lines(numbers[:_NAMED_LINES])
+    lines = line_ranges(numbers[:_NAMED_LINES])
     if len(numbers) > _NAMED_LINES:
         lines += f" and {len(numbers) - _NAMED_LINES:,} more"
     if op == Step.name:

@@ -9,7 +9,7 @@ import math
 import platform
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -341,6 +341,7 @@ def judged(
     max_mape: float | None = None,
     spans: Sequence[MakespanResult] = (),
     omitted: Sequence[OmittedPoints] = (),
+    software: Collection[str] = (),
 ) -> tuple[list[ValidationResult], list[Path]]:
     """Compare measurements with the models; return the results, and the files written under ``out``.
 
@@ -354,12 +355,13 @@ def judged(
         max_mape: The MAPE (a fraction) that the page uses as the limit.
         spans: Results of whole scenarios, which are appended.
         omitted: The points that were not measured.
+        software: The measured devices that are programs on the host's processor.
     """
     if max_mape is not None and not 0.0 <= max_mape < math.inf:
         raise InputError(f"this is {max_mape}", where=Location(field="--max-mape"), expected="a share from 0")
     catalogue = catalogue or shipped_catalogue()
     comparisons = compare(measurements, catalogue=catalogue, calibration=calibration)
-    results: list[OperationResult] = [comparison.report() for comparison in comparisons]
+    results = [_with_software(comparison.report(), software) for comparison in comparisons]
     if calibrate:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) if out is None else out / "calibration"
@@ -370,6 +372,13 @@ def judged(
         results = [CalibratedResult(**vars(r), calibrated=by_name.get((r.device, r.op))) for r in results]
     everything: list[ValidationResult] = [*results, *spans]
     return everything, [] if out is None else save(comparisons, everything, out, about, max_mape, omitted)
+
+
+def _with_software(result: OperationResult, software: Collection[str]) -> OperationResult:
+    """Return the result with the measured devices that are software but not the host that the model describes."""
+    if result.device.partition("@")[0] == labels.HOST:
+        return result
+    return replace(result, software=[source for source in result.sources if source in software])
 
 
 def validate_here(
@@ -419,6 +428,7 @@ def validate_here(
             _makespan(one.name, one.model, one.makespan) for one in measurements.devices if one.makespan is not None
         ],
         omitted=measurements.omitted(),
+        software={one.name for one in measurements.devices if one.info.software},
     )
     return results, written, measurements.omitted()
 

@@ -13,10 +13,15 @@ import click
 @click.option(
     "--device", default="h100-sxm-80gb", show_default=True, metavar="SKU", help="The emulated device: SKU or SKU@API."
 )
-@click.option("--strict", is_flag=True, help="Also report unordered writes of one equal value.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Also report unordered writes of one equal value, and indices beyond a slice inside of its array.",
+)
+@click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, which is run as by `python -m`.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def emulate(device: str, strict: bool, script: Path, arguments: Sequence[str]) -> None:
+def emulate(device: str, strict: bool, is_module: bool, script: Path, arguments: Sequence[str]) -> None:
     """Run SCRIPT, a program written for Numba CUDA or CuPy, on an emulated device.
 
     `numba.cuda` and `cupy` are Windtunnel's implementations, whether or not a GPU, numba-cuda or CuPy is present. Exit
@@ -25,4 +30,4 @@ def emulate(device: str, strict: bool, script: Path, arguments: Sequence[str]) -
     """
     from windtunnel.app.emulate import emulate as run
 
-    sys.exit(run(script, arguments, device, strict=strict))
+    sys.exit(run(script, arguments, device, strict=strict, is_module=is_module))

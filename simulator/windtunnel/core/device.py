@@ -32,9 +32,8 @@ StrArray = npt.NDArray[np.str_]
 class RawCost:
     """The result of a cost function for n rows; the arrays are broadcast against each other.
 
-    ``power_w``: average power of the whole device during the operation. ``bound``: the resource that limits it.
-    ``spread``: 90% of single measurements lie within exp(+-spread) of the duration; None if only the kind's error is
-    known.
+    ``power_w``: average power of the whole device. ``bound``: the limiting resource. ``spread``: 90% of measurements
+    lie within exp(+-spread) of the duration; None if only the kind's error is known.
     """
 
     duration_s: FloatArray
@@ -68,8 +67,7 @@ class Correction:
 
     ``log_factor``: logarithm of the corrected time over the formula's time.
     ``spread``: 90% of single measurements lie within exp(+-spread) of the corrected time.
-    ``launch_unknown``: whether measurements of the device's own time may also contain a launch from the host, of which
-    the measurements behind the correction tell nothing.
+    ``launch_unknown``: whether measured device times may also contain a launch from the host.
     """
 
     log_factor: FloatArray
@@ -83,11 +81,9 @@ class ModelAccuracy:
 
     ``basis`` is ``measured`` (fitted to measurements of this SKU), ``transfer`` (predicted from measurements of related
     SKUs) or ``formula`` (the kind's formula with published or assumed constants). ``fitted_rows`` counts the
-    measurements of the fit. ``cross_validation_error`` is the mean absolute relative error on measurements that the
-    fit did not use, left out by whole ``cross_validation_groups``. ``interval_coverage`` is the share of them inside
-    the 90% interval, and ``interval_half_width`` its median half-width over the value. They are None where they were
-    not measured. ``error_factor``: 90% of measurements are expected between the time over this factor and the time
-    times it.
+    measurements of the fit. ``cross_validation_error``: mean absolute relative error on measurements left out by whole
+    ``cross_validation_groups``. ``interval_coverage``, ``interval_half_width``: share of them in the 90% interval and
+    its median half-width over the value; None if not measured. ``error_factor``: 90% are within it of the time.
     """
 
     op: str
@@ -111,7 +107,6 @@ class Residual(Protocol):
     @property
     def origin(self) -> SourcedValue:
         """Return the number of measurements it was fitted to, with their origin."""
-        ...
 
     def __call__(self, rows: Rows) -> Correction | None:
         """Return the correction of every row; None for choices (a type, a phase) without measurements."""
@@ -123,8 +118,7 @@ Corrections = dict[int, tuple[Rows, Correction | None]]
 class Parameters:
     """The parameters of one device with one API, as a cost function reads them.
 
-    It records which parameters were read. From these the least certain provenance of a cost, and the uncertain
-    parameters of its interval, are known.
+    It records which are read, for the least certain provenance of a cost and the parameters of its interval.
     """
 
     def __init__(
@@ -197,8 +191,7 @@ class Parameters:
         if residual is None:
             return None
         # It depends on the rows alone and is expensive, so it is computed once, however often parameters are varied.
-        if id(rows) not in self._corrections:
-            # The rows are kept, so that their id is not reused.
+        if id(rows) not in self._corrections:  # the rows are kept, so that their id is not reused
             self._corrections[id(rows)] = rows, correction_of(residual, rows)
         correction = self._corrections[id(rows)][1]
         if correction is not None:
@@ -209,7 +202,7 @@ class Parameters:
         """Return the power (W) of the device while a persistent kernel on this share of its units waits for a command.
 
         It is idle power, and of the range to the limit the share of an active device (``power_share.base``) and, for
-        the units that poll, ``spin_power_share``. The last is assumed, and 0 for kinds that do not state it.
+        the units that poll, ``spin_power_share``, which is assumed, and 0 for kinds that do not state it.
         """
         idle, limit = self("idle_power_w"), self("max_power_w")
         share = (self.get("power_share", "base") or 0.0) + (self.get("spin_power_share") or 0.0) * occupied
@@ -300,11 +293,10 @@ class Kind:
     factor of 8 in size); the default is the logarithms of the columns. ``learned`` returns the function that evaluates
     a residual, given the arrays of a compact array file. ``applies`` names the operations whose arrays express
     themselves for other devices, and tells whether those of the second device are of use for the first.
-    ``transfer_errors`` gives the error factor (90%) of a transfer
-    from devices of each relation (``die``, ``board``, ``generation``, ``class``, ``maker``) to a device without
-    measurements. ``transfer_shares`` gives the share of their residual that is used (0 for a relation that is not
-    named). ``carried`` expresses a number that was fitted to one device for another one, from what both datasheets
-    state: ``carried(of, to, path, value, same_die)``; by default it is the same number.
+    ``transfer_errors`` gives the error factor (90%) of a transfer from devices of each relation (``die``, ``board``,
+    ``generation``, ``class``, ``maker``) to a device without measurements. ``transfer_shares`` gives the share of their
+    residual that is used (0 for others). ``carried`` expresses a number that was fitted to one device for another one,
+    from what both datasheets state: ``carried(of, to, path, value, same_die)``; by default it is the same number.
     """
 
     name: str
@@ -398,6 +390,12 @@ class Device:
         share = self.number("power_share", "base")
         return 0.0 if share is None else share * (self.power_limit_w - self.idle_power_w)
 
+    @property
+    def power_error(self) -> SourcedValue:
+        """The factor within which nine tenths of measured powers are of the model's; 1 where the power is stated."""
+        exact = SourcedValue(1.0, Provenance.DATASHEET, "by definition")
+        return exact if self.kind.stated_power else self.values.get("power_error_factor", exact)
+
     def spin_power_w(self, occupied: float) -> float:
         """Return the power above idle (W) while a persistent kernel on this share of the units waits for a command."""
         return min(Parameters(self).spinning_w(occupied), self.power_limit_w) - self.idle_power_w
@@ -412,6 +410,10 @@ class Device:
     def memory_bytes(self) -> float:
         """The memory for operands (bytes); infinite for devices that only stream data."""
         return math.inf if (size_bytes := self.number("memory_bytes")) is None else size_bytes
+
+    def exceeds_memory(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return which rows have operands that exceed the memory of the device."""
+        return np.broadcast_to(rows.footprint_bytes() > self.memory_bytes, rows.shape)
 
     def runs(self, op: str) -> bool:
         """Return whether the kind has a cost function for the operation."""
@@ -471,9 +473,8 @@ class Device:
         """Return the cost of every row.
 
         A power cap below the power of an operation slows it. All energy above idle is attributed to the operation, so
-        its duration grows by (demand - idle) / (cap - idle). This ignores the better efficiency at lower clocks, and
-        therefore overestimates the time. If ``intervals`` is false, low and high equal the duration (the engines do
-        not need them).
+        its duration grows by (demand - idle) / (cap - idle), which ignores the better efficiency at lower clocks. If
+        ``intervals`` is false, low and high equal the duration.
 
         Raises:
             UnsupportedOperationError: The device does not support the operation.
@@ -564,9 +565,8 @@ class Device:
         """Return the interval: the kind's error and the effects of uncertain parameters, added in quadrature (log).
 
         A measured spread includes the uncertainty of the device itself. The context (a host, another API) was not part
-        of the measurements, so its uncertain parameters still widen the interval. Where it is unknown whether
-        measurements of the device's own time contain the launch from the host, the upper end counts that launch as one
-        more uncertain parameter, from none to that of an eager framework.
+        of the measurements, so its uncertain parameters still widen the interval. Where device times may contain the
+        host's launch, the upper end counts it as one more uncertain parameter, up to that of an eager framework.
         """
         error = self.kind.errors.get(rows.op.name)
         settled: Mapping[str, SourcedValue] = {}

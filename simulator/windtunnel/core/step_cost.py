@@ -104,7 +104,8 @@ class PartCost:
 class StepCost:
     """The cost of steps on a group: arrays of shape (n,). Low and high are a 90% interval of the duration (s).
 
-    ``energy_j`` and ``power_w`` are sums over the devices of the group, idle power included.
+    ``energy_j`` and ``power_w`` are sums over the devices of the group, idle power included. A device that waits within
+    a step, for the host or another stage, draws the power of an active device without work.
     """
 
     duration_s: FloatArray
@@ -188,7 +189,10 @@ def _together(device: Device, table: StepTable, micro: FloatArray, costs: Sequen
     host_s = _host_s(divided, load, operations_s)
     duration_s = operations_s + host_s
     devices = divided.group.devices
+    busy_s = divided.group.stage_devices * micro * through_s
     energy_j = devices * device.idle_power_w * duration_s + divided.group.stage_devices * micro * above_j
+    # Between the kernels of a step a device does not fall to idle power: it stays awake for the host and other stages.
+    energy_j = energy_j + device.spin_power_w(0.0) * np.maximum(devices * duration_s - busy_s, 0.0)
     known = divided.times.provenance
     if divided.passes and divided.times.host_s:
         known = max(int(PASS_HOST_SHARE.provenance), known or 0)

@@ -29,7 +29,7 @@ def begin(given: str, device: str, interval: str) -> None:
             raise pytest.UsageError(str(error))
     emulated = session.Session(device, {"interval": interval})
     try:
-        emulated.accelerator()
+        emulated.open()
         install(names)
         children.announce(device, names)
     except WindtunnelError as error:
@@ -52,7 +52,7 @@ def device_of_test(
     """
     checking = {"strict": strict, "counted": counted, "schedule": schedule}
     if own is None:
-        shared = session.current.accelerator()
+        shared = session.current.open()
         with shared.context.checking(**checking):  # type: ignore[attr-defined]  # it is emulated
             try:
                 yield shared
@@ -63,7 +63,7 @@ def device_of_test(
     emulated = session.Session(own, {**opening, **checking})
     before = session.begin(emulated)
     try:
-        yield emulated.accelerator()
+        yield emulated.open()
     finally:
         emulated.close()
         session.begin(before)

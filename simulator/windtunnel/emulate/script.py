@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from windtunnel.core.errors import InputError
 from windtunnel.emulate import child_findings, children, session
@@ -16,34 +18,55 @@ from windtunnel.emulate.hooks import available, install
 _INTERNAL = str(Path(__file__).resolve().parents[1])
 
 
-def run_script(script: Path, arguments: Sequence[str], device: str, options: dict[str, Any]) -> int:
+def run_script(
+    script: Path | str, arguments: Sequence[str], device: str, options: dict[str, Any], *, is_module: bool = False
+) -> int:
     """Run a program and return its exit status; 1 if a finding was reported.
 
-    Raises InputError if there is no such file or no such device.
+    ``script``: a file, or with ``is_module`` the name of a module, which is run as ``python -m`` runs it. Raises
+    InputError if there is no such file or module, or no such device.
     """
-    if not script.is_file():
+    folder = str(Path.cwd() if is_module else Path(script).resolve().parent)
+    if is_module:
+        _check_module(str(script), folder)
+    elif not Path(script).is_file():
         raise InputError(f"there is no file '{script}'", expected="a Python program")
     emulated = session.Session(device, options)
-    emulated.accelerator()  # an unknown device is an error before the program begins
+    emulated.open()  # an unknown device is an error before the program begins
     interfaces = available()
     install(interfaces)
     children.announce(device, interfaces)
     before = session.begin(emulated)
-    argv, path = sys.argv, list(sys.path)
-    sys.argv, sys.path[0:0] = [str(script), *arguments], [str(script.resolve().parent)]
+    argv, path, leave = sys.argv, list(sys.path), os._exit
+    sys.argv, sys.path[0:0] = [str(script), *arguments], [folder]
+    os._exit = _reporting(emulated, leave)  # type: ignore[assignment]  # its parameter has no name
     status, shown = 0, None
     try:
-        runpy.run_path(str(script), run_name="__main__")
-        for index in range(emulated.count):
-            emulated.accelerator(index).synchronize()
+        if is_module:
+            runpy.run_module(str(script), run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(str(script), run_name="__main__")
+        emulated.synchronize()
     except SystemExit as ended:
         status = _status(ended)
     except Exception as error:  # reported as Python does
         _print(error)
         status, shown = 1, error
     finally:
-        sys.argv, sys.path[:] = argv, path
+        sys.argv, sys.path[:], os._exit = argv, path, leave
         session.begin(before)
+    return _reported(emulated, status, shown)
+
+
+def _check_module(name: str, folder: str) -> None:
+    """Raise InputError if there is no such module. Only the outermost package is looked for, which imports nothing."""
+    outermost = name.partition(".")[0]
+    if outermost not in sys.builtin_module_names and PathFinder.find_spec(outermost, [folder, *sys.path]) is None:
+        raise InputError(f"there is no module '{name}'", expected="a Python module, as for `python -m`")
+
+
+def _reported(emulated: session.Session, status: int, shown: BaseException | None = None) -> int:
+    """Print the findings that were not shown yet, those of child processes too, and return the exit status."""
     found = emulated.findings
     for caught in found:
         if caught is not shown:
@@ -53,6 +76,17 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
         sys.stderr.write(f"windtunnel: in a child process: {text}\n")
     child_findings.end()
     return 1 if found or of_children else status
+
+
+def _reporting(emulated: session.Session, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+    """Return ``os._exit`` for the program and its forks: findings are reported, and make the status 1."""
+
+    def _exit(status: int) -> NoReturn:
+        status = _reported(emulated, status)
+        sys.stderr.flush()
+        leave(status)
+
+    return _exit
 
 
 def _status(ended: SystemExit) -> int:

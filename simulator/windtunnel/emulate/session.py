@@ -24,9 +24,16 @@ forked: Callable[[], Exception] = _forked
 """What makes the error for a process that was forked after a device was opened. A front end has an error of its own."""
 
 
+def _refusal() -> Exception:
+    return forked()
+
+
 @dataclass
 class Session:
     """The devices of a program: ``count`` emulated devices of one kind, which are opened on first use.
+
+    A process that is forked before the program uses a device has devices of its own, as with CUDA, whose context is
+    made at first use. After it, the forked process is refused the devices.
 
     Attributes:
         device: The name of the device.
@@ -39,22 +46,50 @@ class Session:
     count: int = 1
     _opened: dict[int, Accelerator] = field(default_factory=dict)
     _process: int = 0
-    """The process in which the devices were opened."""
+    """The process in which the program first used a device; 0 before."""
 
     def accelerator(self, index: int = 0) -> Accelerator:
-        """Return a device."""
+        """Return a device for the program."""
         if not 0 <= index < self.count:
             raise IndexError("list index out of range")
-        if self._opened and self._process != os.getpid():
+        self.initialise()
+        if self._process != os.getpid():
             raise forked()
+        return self.open(index)
+
+    def initialise(self) -> None:
+        """Note that the program has used CUDA: a process that is forked from now on cannot."""
+        self._process = self._process or os.getpid()
+
+    def open(self, index: int = 0) -> Accelerator:
+        """Return a device for whoever prepares it, which is no use by the program."""
         opened = self._opened.get(index)
         if opened is None or opened.closed:
             opened = self._opened[index] = open_device(self.device, **self.options)
             context: Any = opened.context
             context.on_finding = child_findings.note
             opened.error_kind = context.error_kind = error_kind
-            self._process = os.getpid()
         return opened
+
+    @property
+    def strict(self) -> bool:
+        """Whether more is a finding: unordered writes of an equal value, and indices beyond a slice."""
+        opened: Any = self._opened.get(0)
+        return bool(self.options.get("strict")) if opened is None else bool(opened.context.kernels.strict)
+
+    def synchronize(self) -> None:
+        """Wait for the work of the program in this process."""
+        if self._process == os.getpid():
+            for opened in self._opened.values():
+                if not opened.closed:
+                    opened.synchronize()
+
+    def forget_parent(self) -> None:
+        """Leave the findings, and the devices that were in use, to the process of which this one is a fork."""
+        for opened in self._opened.values():
+            opened.findings.clear()
+            if self._process:
+                opened.injector.refuse(_refusal)
 
     @property
     def findings(self) -> list[Finding]:
@@ -76,6 +111,13 @@ class Session:
 
 current = Session()
 """The session of this program."""
+
+
+def _begin_fork() -> None:
+    current.forget_parent()
+
+
+os.register_at_fork(after_in_child=_begin_fork)
 
 
 def begin(session: Session) -> Session:

@@ -6,7 +6,6 @@ import ast
 import builtins
 import inspect
 import sys
-import textwrap
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -199,11 +198,9 @@ def _text_of(function: FunctionType) -> tuple[list[str], int, str, ast.FunctionD
     try:
         lines, first = inspect.getsourcelines(function)
         file = inspect.getsourcefile(function) or code.co_filename
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        definition = _parsed("".join(lines), first)
     except (OSError, TypeError, IndexError, SyntaxError):
         raise _unreadable(function) from None
-    ast.increment_lineno(tree, first - 1)
-    definition = tree.body[0]
     # There may be another text under the name of the file: it has changed, or the code was executed under that name.
     if not isinstance(definition, ast.FunctionDef) or definition.name != code.co_name:
         raise _unreadable(function)
@@ -211,6 +208,16 @@ def _text_of(function: FunctionType) -> tuple[list[str], int, str, ast.FunctionD
     if named != code.co_varnames[: code.co_argcount]:
         raise _unreadable(function)
     return lines, first, file, definition
+
+
+def _parsed(text: str, first: int) -> ast.stmt:
+    """Return the tree of a definition whose text begins in line ``first``. Its columns are those of the file."""
+    if text[:1].isspace():
+        # A block around it keeps the columns, and the lines of a text that are indented less.
+        around = ast.parse(f"if True:\n{text}").body[0]
+        assert isinstance(around, ast.If)  # noqa: S101  it was put there
+        return ast.increment_lineno(around.body[0], first - 2)
+    return ast.increment_lineno(ast.parse(text).body[0], first - 1)
 
 
 def _unreadable(function: FunctionType) -> UnreadableSourceError:

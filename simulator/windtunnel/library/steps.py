@@ -15,7 +15,7 @@ from windtunnel.core.device import Cost, Device, ModelAccuracy
 from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.group import Group
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Rows
-from windtunnel.core.provenance import Provenance
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
 from windtunnel.core.serving_engine import ServingEngine, divided_decoder
 from windtunnel.core.speculation import HEADS, Speculation, decoder_draft, draft_of
@@ -83,6 +83,11 @@ class StepPricing:
     def accuracy_of(self, op: str) -> ModelAccuracy:
         """Return the basis of the predictions: steps themselves are not fitted to measurements."""
         return ModelAccuracy(op, "formula", "the sum of the operations of a step, each with a basis of its own")
+
+    @property
+    def power_error(self) -> SourcedValue:
+        """The factor within which nine tenths of measured powers of steps are of the model's: that of the device."""
+        return self.device.power_error
 
     def one(self, rows: Rows) -> StepPrediction:
         """Return the cost of a single row with its parts, without those that the step does not run.

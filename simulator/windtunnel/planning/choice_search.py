@@ -37,7 +37,7 @@ from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel.simulation.redrawn import replication_seed
-from windtunnel.simulation.sources import model_accuracy, provenance, widest_error
+from windtunnel.simulation.sources import model_accuracy, power_errors, provenance, widest_error
 from windtunnel_models.catalogue import Catalogue
 
 
@@ -440,6 +440,7 @@ class ChoiceSearch:
         """Return each candidate, what its times rest on, and why no fleet of it alone meets the targets by value."""
         prepared, search, reasons = self.run, self.search, Reasons(self.candidates, self.targets)
         found = [e.counts for e in self.evaluations() if e.meets.value]
+        powers = power_errors(prepared.classes)
         entries = []
         for i, name in enumerate(self.names):
             label = self.devices[i].label
@@ -450,7 +451,9 @@ class ChoiceSearch:
             more = tuple((1 + alone.count if alone else 0) if i == j else 0 for j in range(self.entries))
             lower_bound = float(self.space.lower_bound(np.array([more]))[0])
             reason = reasons.of_entry(prepared, i, alone, error, lower_bound)
-            entries.append(CandidateEntry(name, label, float(self.prices[i]) / self.candidates.sizes[i], reason, error))
+            power = next((found for found in powers if found.device == label), None)
+            price = float(self.prices[i]) / self.candidates.sizes[i]
+            entries.append(CandidateEntry(name, label, price, reason, error, power))
         return entries
 
     def inputs(self) -> ModelInputs:

@@ -140,10 +140,22 @@ def uncertainty(plan: PlanResult) -> str:
             basis = f", and {error.unmeasured}" if error.unmeasured else ""
             factor = f"a factor of {error.factor:.3g} of its model"
             parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
+    parts += _power_errors(plan)
     intervals = _with_model_error(plan)
     slower = "".join(f" {_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device)
     inputs = f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed"
     return with_signs(f"{'; '.join(parts)}.{intervals}{slower} {inputs}.")
+
+
+def _power_errors(plan: PlanResult) -> list[str]:
+    """Return the errors of power of the recommended fleet's devices, and what they mean where power decides."""
+    errors = [e.power_error for e in plan.entries if e.power_error and e.name in plan.fleets[plan.recommended].entries]
+    texts = list(dict.fromkeys(error.text for error in errors))
+    if errors and plan.objective in ("power", "carbon"):
+        texts.append(
+            f"so {plan.objective} is known to such a factor, and a fleet of other devices within it may be better"
+        )
+    return texts
 
 
 def _with_model_error(plan: PlanResult) -> str:
@@ -481,9 +493,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
                 "covers the random variation of arrivals and work; lines below vary the error of the device models",
             ),
         )
-    errors = _model_errors(plan.entries)
-    if errors:
-        rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
+    rows += _error_rows(plan)
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     if bound.autoscaler_usd_per_h:
@@ -516,6 +526,16 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
                 f"knee between {curve.knee:.0%} and {after_knee(curve):.0%} load, the loads between which it turns up"
             )
         rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
+    return rows
+
+
+def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:
+    """Return the error of the models of times and, where power decides, that of power."""
+    rows = []
+    if errors := _model_errors(plan.entries):
+        rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
+    if plan.fleets and plan.objective in ("power", "carbon") and (powers := _power_errors(plan)):
+        rows.append(("power error", "; ".join(powers)))
     return rows
 
 

@@ -39,7 +39,10 @@ GLOSSARY = (
     ("End-to-end latency", "time from a request's arrival to its last token"),
     ("Throughput", "completed jobs per second of simulated time"),
     ("Utilisation", "share of the rented time in which at least one engine of a device is busy"),
-    ("Average and peak power", "power of the whole fleet, including idle power; the peak is the highest instant"),
+    (
+        "Average and peak power",
+        "power of the whole fleet, including idle power; the peak is the highest sum of its operations' average powers",
+    ),
     ("Device limit", "sum of the power limits of all devices"),
     ("Power budget", "power that the whole fleet must not exceed at any time; jobs wait for it"),
     ("Energy", "integral of the power over the simulated time"),
@@ -144,7 +147,9 @@ def _tiles(result: RunResult) -> list[Tile]:
     budget = result.power_budget
     limit, name = (result.power_limit_w, "device limit") if budget is None else (budget.normal_w, "power budget")
     of_limit = f"{share(average / limit)} of the {name}" if limit else ""
-    tile("Average power", "Average and peak power", quantity(average, "W"), of_limit)
+    widest = max(result.power_error, key=lambda error: error.factor, default=None)
+    error = "" if widest is None else f"model error: a factor of {widest.factor:.3g} (90%, {widest.provenance})"
+    tile("Average power", "Average and peak power", quantity(average, "W"), of_limit, error)
     peak = quantity(result.peak_power_w, "W")
     tile("Peak power", "Average and peak power", peak, *run_text.power_limits(result))
     per_job_j = run_text.per_job(result.energy_j, result)

@@ -207,10 +207,11 @@ def _grouped(names: Sequence[str]) -> list[str]:
 
 
 def power_lines(result: RunResult) -> list[str]:
-    """Return the fleet's power and what limits it; a power budget gets a second line."""
+    """Return the fleet's power, what limits it, and the error of its model; a power budget gets a line of its own."""
     power = f"{quantity(result.average_power_w, 'W')} average, {quantity(result.peak_power_w, 'W')} peak"
     limits = power_limits(result)
-    return [power, "; ".join(limits)] if len(limits) > 1 else [", ".join([power, *limits])]
+    lines = [power, "; ".join(limits)] if len(limits) > 1 else [", ".join([power, *limits])]
+    return lines + [f"model error: {error.text}" for error in result.power_error]
 
 
 def power_limits(result: RunResult) -> list[str]:

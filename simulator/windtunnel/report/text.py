@@ -54,3 +54,15 @@ def labelled_rows(rows: Sequence[Sequence[str]], align: str = ">", separator: st
 def document(lines: Iterable[str]) -> str:
     """Return ``lines`` as text without trailing blanks."""
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def line_ranges(lines: Sequence[int]) -> str:
+    """Return line numbers as text, with ranges: ``lines 2-5, 9``."""
+    ranges: list[tuple[int, int]] = []
+    for line in lines:
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], line)
+        else:
+            ranges.append((line, line))
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return f"line {text}" if len(lines) == 1 else f"lines {text}"

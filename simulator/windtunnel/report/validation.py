@@ -12,13 +12,16 @@ from windtunnel.core.results.validation import (
     MakespanResult,
     OmittedPoints,
     OperationResult,
+    PowerFigures,
     ReferencePoint,
     SuspectRow,
+    TooLarge,
     UnsupportedPart,
     ValidationResult,
 )
+from windtunnel.core.step_op import PREDICTED
 from windtunnel.report.numbers import NOTHING, number, percent, plural, printable, quantity
-from windtunnel.report.text import table_lines
+from windtunnel.report.text import line_ranges, table_lines
 
 _SHOWN = 5
 """Notes of one kind that are shown in a terminal."""
@@ -74,29 +77,74 @@ def notes(results: Sequence[OperationResult]) -> Iterator[str]:
         if once:
             yield f"  no noise floor, because each point was measured once: {', '.join(once)}"
         for result in members:
-            far = [row for row in result.worst if abs(row.error) > _FAR][:_WORST]
-            if far:
-                yield f"  {result.op}: largest errors: {'; '.join(map(_error_line, far))}"
-            for row in result.suspect[:_SHOWN]:
-                work = "" if row.line else f" ({' '.join(map(plain, row.columns.values()))})"
-                suspect = f"suspect measurement{work or row_line(row)}, excluded from all statistics"
-                yield f"  {result.op}: {suspect}: {row.why}"
-            if len(result.suspect) > _SHOWN:
-                hidden = len(result.suspect) - _SHOWN
-                yield f"  {result.op}: {hidden} more suspect measurements (--format json lists all)"
-            for part in result.unsupported[:_SHOWN]:
-                yield f"  {result.op}: {plural(part.n, 'unsupported row')}{row_line(part)}: {part.why}"
+            yield from (f"  {result.op}: {line}" for line in _result_notes(result))
 
 
-def _error_line(row: ComparedRow) -> str:
-    work = " ".join(map(plain, row.columns.values()))
+def _result_notes(result: OperationResult) -> Iterator[str]:
+    """Yield the largest errors, the errors of power, and the rows that were left out or are too large."""
+    if result.software:
+        yield software_line(result)
+    far = [row for row in result.worst if not row.inside or abs(row.error) > _FAR]
+    yield from (f"large error of time: {_error_line(row, result.op)}" for row in far[:_WORST])
+    if result.power is not None:
+        yield power_line(result.power)
+    for row in result.suspect[:_SHOWN]:
+        work = "" if row.line else f" ({' '.join(map(plain, row.columns.values()))})"
+        yield f"suspect measurement{work or row_line(row)}, excluded from all statistics: {row.why}"
+    if len(result.suspect) > _SHOWN:
+        yield f"{len(result.suspect) - _SHOWN} more suspect measurements (--format json lists all)"
+    yield from map(unsupported_line, result.unsupported[:_SHOWN])
+    if hidden := sum(part.n for part in result.unsupported[_SHOWN:]):
+        yield f"{plural(hidden, 'more unsupported row')} left out (--format json lists all)"
+    if result.too_large is not None:
+        yield too_large_line(result.too_large, result.op)
+
+
+def _error_line(row: ComparedRow, op: str) -> str:
+    defaults = {column.name: column.default for column in PREDICTED.find(op).all_columns()}
+    work = " ".join(f"{name}={plain(value)}" for name, value in row.columns.items() if value != defaults[name])
     modelled, measured = quantity(row.modelled_s, "s"), quantity(row.measured_s, "s")
-    return f"{work}{row_line(row)}: modelled {modelled}, measured {measured}"
+    return f"{work}{row_line(row)}: modelled {modelled}, measured {measured} ({percent(row.error, signed=True)})"
 
 
-def row_line(row: ComparedRow | SuspectRow | UnsupportedPart) -> str:
-    """Return the line of the file that a row comes from, in parentheses."""
-    return "" if row.line is None else f" (line {row.line})"
+def row_line(row: ComparedRow | SuspectRow) -> str:
+    """Return the file and the line that a row comes from, in parentheses."""
+    return "" if row.line is None else f" ({row.file}:{row.line})" if row.file else f" (line {row.line})"
+
+
+def software_line(result: OperationResult) -> str:
+    """Return that the measured devices are software, whose times say nothing about the device of the model."""
+    names = f"{', '.join(result.software)} {'is' if len(result.software) == 1 else 'are'}"
+    return f"{names} software on this host's processor: its times tell nothing about a {result.device}"
+
+
+def power_line(power: PowerFigures) -> str:
+    """Return the errors of the predicted power in one line."""
+    text = (
+        f"power of {plural(power.n, 'row')}: MAPE {percent(power.mape)}, bias {percent(power.bias, signed=True)}, "
+        f"{percent(power.coverage)} within a factor of {number(power.error_factor)}"
+    )
+    return f"{text}, which 90% should be ({power.provenance})"
+
+
+def unsupported_line(part: UnsupportedPart) -> str:
+    """Return which rows the model does not support, and why. The other rows are compared."""
+    return f"{plural(part.n, 'unsupported row')} left out{_places(part.file, part.lines, part.n)}: {part.why}"
+
+
+def too_large_line(part: TooLarge, op: str) -> str:
+    """Return which rows take more memory than there is."""
+    step = "the sequences take more memory than the weights leave on the group"
+    what = step if op == "step" else "the operands exceed the memory of the device"
+    rows = f"{plural(part.n, 'row')}{_places(part.file, part.lines, part.n)}"
+    return f"{rows}: {what}; compared with the time of devices with enough memory"
+
+
+def _places(file: str, lines: Sequence[int], n: int) -> str:
+    if not lines:
+        return ""
+    more = f" and {n - len(lines):,} more" if n > len(lines) else ""
+    return f" ({file}:{lines[0]})" if n == 1 and file else f" ({file + ' ' if file else ''}{line_ranges(lines)}{more})"
 
 
 FITTED = (

@@ -33,7 +33,11 @@ from windtunnel.report.validation import (
     omitted_lines,
     operation_name,
     plain,
+    power_line,
     row_line,
+    software_line,
+    too_large_line,
+    unsupported_line,
     verdict,
 )
 
@@ -142,7 +146,12 @@ def _operation(result: OperationResult, at: int, index: int | None, charts: Sequ
         text += f" {FITTED[0].upper()}{FITTED[1:]}."
     excluded = [
         *(f"suspect measurement{row_line(row)}: {row.why}" for row in result.suspect),
-        *(f"{plural(row.n, 'unsupported row')}{row_line(row)}: {row.why}" for row in result.unsupported),
+        *map(unsupported_line, result.unsupported),
+    ]
+    remarks = [
+        *([software_line(result)] if result.software else []),
+        *([] if result.power is None else [power_line(result.power)]),
+        *([] if result.too_large is None else [too_large_line(result.too_large, result.op)]),
     ]
     splits = {
         "Bound": [[part.bound, *cells(part.figures)] for part in result.by_bound],
@@ -154,6 +163,7 @@ def _operation(result: OperationResult, at: int, index: int | None, charts: Sequ
         page.hint(text),
         *([] if index is None else _plots(title, result, index, charts[index])),
         *(page.table(name, [name, *HEADER[2:]], rows) for name, rows in splits.items() if len(rows) > 1),
+        page.notes(remarks, ""),
         page.notes(excluded, "Excluded from all statistics"),
         _worst(result),
     )

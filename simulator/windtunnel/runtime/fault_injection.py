@@ -34,6 +34,7 @@ class FaultInjector:
         """The log lines of the plans that have ended."""
         self.failure: DeviceError | None = None
         """The sticky error that every later call repeats; None while the device works."""
+        self._refused: Callable[[], Exception] | None = None
         self._hang: tuple[float, DeviceError] | None = None
         """The time (s) at which the watchdog ends a hanging kernel, and the error that is raised then."""
 
@@ -61,6 +62,10 @@ class FaultInjector:
     def close(self, error: DeviceError) -> None:
         """Refuse all later calls with ``error``: the accelerator was closed."""
         self.failure, self._hang = error, None
+
+    def refuse(self, make_error: Callable[[], Exception]) -> None:
+        """Refuse all later calls with an error of the program's interface: the device is that of another process."""
+        self._refused = make_error
 
     def before_call(self, operation: str, kernel: str | None = None) -> Effects:
         """Check that the device works, and inject the faults that are due.
@@ -93,6 +98,8 @@ class FaultInjector:
 
     def check_working(self, operation: str) -> None:
         """Raise the error that ended the device, worded for this operation."""
+        if self._refused is not None:
+            raise self._refused()
         if self.failure is not None:
             since = f", since {self.failure.operation}" if self.failure.sticky else ""
             raise self._make_error(type(self.failure), operation, self.failure.problem + since)

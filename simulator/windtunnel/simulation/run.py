@@ -26,7 +26,7 @@ from windtunnel.simulation.model_error import with_model_error
 from windtunnel.simulation.precision import until_precise
 from windtunnel.simulation.real_devices import added, chip_notes, real_device_notes, real_devices
 from windtunnel.simulation.redrawn import When, replication_seed, with_redrawn_runs
-from windtunnel.simulation.sources import model_accuracy, operation_contexts, provenance
+from windtunnel.simulation.sources import model_accuracy, operation_contexts, power_errors, provenance
 from windtunnel.simulation.versions import versions
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
@@ -282,6 +282,7 @@ def _simulate(scenario: Scenario, how: _How) -> tuple[RunResult, Recording]:
         contexts=operation_contexts(first),
         provenance=provenance(first.compiled, first.classes, first.designs, first.links),
         model_accuracy=model_accuracy(first.compiled, first.classes),
+        power_error=power_errors(first.classes),
         real=list(runs.real) or None,
         notes=list(dict.fromkeys(notes)),
         scenario=resolved(first),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.core.device import Device
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.results.run import DeviceAccuracy, ModelInput, OperationContext
+from windtunnel.core.results.run import DeviceAccuracy, ModelInput, OperationContext, PowerError
 from windtunnel.core.units import to_unit
 
 if TYPE_CHECKING:
@@ -89,6 +89,15 @@ def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[An
                 loose[target.label, "step"] = DeviceAccuracy(target.label, decoder.accuracy)
     accuracies = within | loose
     return [accuracies[key] for key in sorted(accuracies)]
+
+
+def power_errors(classes: Sequence[Any]) -> list[PowerError]:
+    """Return how far the power of each modelled device of a fleet may be from its model, by the name of the device."""
+    devices: dict[str, Device] = {of.device.label: of.device for of in classes if not of.device.kind.stated_power}
+    return [
+        PowerError(label, devices[label].power_error.value, devices[label].power_error.provenance.label)
+        for label in sorted(devices)
+    ]
 
 
 def widest_error(accuracies: Sequence[DeviceAccuracy], device: str) -> TimeError | None:

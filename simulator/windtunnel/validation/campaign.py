@@ -218,6 +218,14 @@ def _full(device: str, catalogue: Catalogue) -> str | None:
 
 
 def _model_of(device: RealDevice) -> str:
+    if device.model is None and device.sku is not None and not device.detected.software:
+        raise InputError(
+            f"no model of {device.sku} is reached through {device.detected.api}, which {device.detected.name} "
+            f"({device.detected.label}) is",
+            where=Location(field="--device"),
+            expected="the device through another API, as `windtunnel devices --real` lists it (cuda:0), or "
+            f"--as {device.sku}",
+        )
     if device.model is None:
         raise InputError(
             f"no model is known for {device.detected.name} ({device.detected.label})",

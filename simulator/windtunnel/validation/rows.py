@@ -11,7 +11,7 @@ import difflib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class Measurement:
         suspect: The reason not to use the measurement, or an empty string.
         error_over_tolerance: The error of the operation's results relative to its tolerance; above 1 they are wrong.
         line: The line of the file from which it was read.
+        file: The name of that file.
     """
 
     device: str
@@ -78,11 +79,12 @@ class Measurement:
     suspect: str = ""
     error_over_tolerance: float | None = None
     line: int | None = None
+    file: str = field(default="", compare=False)
 
     @property
     def where(self) -> Location:
         """The position of the row, for errors."""
-        return Location(self.source, self.line)
+        return Location(self.file or self.source, self.line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +229,7 @@ def _rows_of(
             power_w=numbers["power_w"][place],
             error_over_tolerance=errors[place],
             line=table.lines[place],
+            file=file,
             **{name: values[place] for name, values in words.items()},
         )
 
@@ -414,6 +417,7 @@ def read_document(path: Path) -> list[Measurement]:
 
 
 _TEXTS = ("device", "source", "op")
+_OPTIONAL_TEXTS = ("timer", "note", "suspect", "file")
 
 
 def _from_json(entry: Any, file: str, at: str) -> Measurement:
@@ -448,7 +452,7 @@ def _check_types(entry: Mapping[str, object], file: str, at: str) -> None:
             expected = {"columns": "an object", "latency_s": "seconds"}.get(name, "text")
             where = Location(file, field=f"{at}.{name}")
             raise InputError(f"'{name}' is missing or has a wrong type", where=where, expected=expected)
-    for name in ("timer", "note", "suspect"):
+    for name in _OPTIONAL_TEXTS:
         if not isinstance(entry.get(name, ""), str):
             raise InputError(f"this is {entry[name]!r}", where=Location(file, field=f"{at}.{name}"), expected="text")
     line = entry.get("line")

@@ -53,7 +53,7 @@ def aes(p: Parameters, rows: Rows) -> RawCost:
     body, bound = limit(compute=compute, memory=memory)
     seconds = p("kernel_floor_s") + body
     peak_s = compute * p("vector_efficiency") * p.api_cost("compute_efficiency")
-    activity = Activity(peak_s=peak_s, moved_bytes=memory * memory_rate(p))
+    activity = Activity(peak_s=peak_s, moved_bytes=memory * memory_rate(p), filled=active / units)
     raw = in_context(p, rows, seconds, activity, np.where(body < 0.5 * seconds, "launch", bound))
     return RawCost(raw.duration_s / flying, raw.power_w, raw.bound)
 

@@ -117,7 +117,8 @@ def attention(p: Parameters, rows: Rows) -> RawCost:
     ``cache`` has no effect: in the measurements and in use a step finds the data of the previous step in the cache.
     """
     sheet = _sheet(p, rows.choices["dtype"])
-    times = formula(geometry(flat(rows), sheet), sheet, lambda place: _numbers(p, place))
+    g = geometry(flat(rows), sheet)
+    times = formula(g, sheet, lambda place: _numbers(p, place))
     shape = rows.shape
     total, steps, memory = (part.reshape(shape) for part in (times.total, times.steps, times.memory))
     bound = bound_of(total, memory, steps)
@@ -125,7 +126,8 @@ def attention(p: Parameters, rows: Rows) -> RawCost:
     if learned is not None:
         total = total * np.exp(learned.log_factor)
     spread = None if learned is None else learned.spread
-    return in_context(p, rows, total, activity_of(p, rows), bound, spread=spread)
+    activity = activity_of(p, rows, (g.blocks / sheet.units).reshape(shape))
+    return in_context(p, rows, total, activity, bound, spread=spread)
 
 
 def coordinates(p: Parameters, rows: Rows) -> FloatArray:

@@ -24,7 +24,7 @@ from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds.gpu.fused import weight_only
 from windtunnel_models.kinds.gpu.kernel import datasheet_format, in_context, need_product_type, vector_rate
-from windtunnel_models.kinds.gpu.power import activity_of
+from windtunnel_models.kinds.gpu.power import activity_of, tiles_over_units
 from windtunnel_models.kinds.gpu.streaming import memory_class
 
 _TILES = (
@@ -379,7 +379,8 @@ def gemm(p: Parameters, rows: Rows) -> RawCost:
     dtype, clock = rows.choices["dtype"], rows.choices["clock"]
     key = number_key(p, dtype, clock)
     x = fitted_constants(p, dtype, key)
-    activity = activity_of(p, rows)
+    n = rows.numbers
+    activity = activity_of(p, rows, tiles_over_units(p, n["m"], n["n"], n["batch"]))
     whole, compute, memory = formula_s(rows, x)
     bound = np.where(compute > memory, "compute", "memory")
     bound = np.where(np.maximum(compute, memory) < 0.5 * whole, "launch", bound)

@@ -166,4 +166,4 @@ def in_context(
     elif dispatch == "eager":
         duration = eager_s(p, busy, framework_factor)
     named = np.where(busy < 0.5 * duration, "launch", named)
-    return RawCost(duration, power_w(p, duration, activity), named, spread)
+    return RawCost(duration, power_w(p, duration, activity, busy / duration), named, spread)

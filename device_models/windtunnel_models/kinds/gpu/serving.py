@@ -21,7 +21,7 @@ from windtunnel_models.kinds.gpu import expert_formula, latent_formula
 from windtunnel_models.kinds.gpu.fused import ANY, NumberTable, Sheet, bound_of, parameters, take, weight_only
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
 from windtunnel_models.kinds.gpu.local_residual import LocalResidual, flat
-from windtunnel_models.kinds.gpu.power import Activity
+from windtunnel_models.kinds.gpu.power import Activity, tiles_over_units
 
 EXPERT_FAMILIES = (
     "triton_bfloat16",
@@ -174,7 +174,10 @@ def moe(p: Parameters, rows: Rows) -> RawCost:
     weights, flops = g.hit * values * size, 2.0 * g.own * values
     moved = weights + g.own * (2.0 * g.width + g.matrices * g.slice) * 2.0
     least = np.maximum(weights / sheet.bandwidth, flops / peak)
-    return _finished(p, rows, (total, reading, multiplying), least, Activity(flops / peak, moved, units=multiplied))
+    # The first products of an expert are wider than the last one; their columns are those of its slice.
+    filled = tiles_over_units(p, g.own / np.maximum(g.hit, 1.0), (g.matrices - 1.0) * g.slice, g.hit)
+    activity = Activity(flops / peak, moved, units=multiplied, filled=filled)
+    return _finished(p, rows, (total, reading, multiplying), least, activity)
 
 
 def latent_attention(p: Parameters, rows: Rows) -> RawCost:
@@ -199,7 +202,11 @@ def latent_attention(p: Parameters, rows: Rows) -> RawCost:
     n = all_rows.numbers
     cached = n["batch"] * n["kv_tokens"] * (n["kv_rank"] + n["rope_dim"]) * size
     least = np.maximum(cached / sheet.bandwidth, flops / fastest)
-    activity = Activity(flops / peak, moved, units=choices["dtype"])
+    # Blocks of 64 rows of queries, and parts of at least 256 keys, as such kernels divide their work.
+    queries = n["heads"] * (n["query_tokens"] if choices["phase"] == "decode" else n["kv_tokens"])
+    parts = np.ceil(n["kv_tokens"] / 256.0) if choices["phase"] == "decode" else 1.0
+    filled = n["batch"] * np.ceil(queries / 64.0) * parts / p("compute_units")
+    activity = Activity(flops / peak, moved, units=choices["dtype"], filled=filled)
     return _finished(p, rows, (total, reading, multiplying), least, activity)
 
 
@@ -215,8 +222,10 @@ def _finished(
         total = total * np.exp(learned.log_factor)
     total = np.maximum(total, least)
     spread = None if learned is None else learned.spread
-    peak_s, moved = (np.asarray(part_).reshape(shape) for part_ in (activity.peak_s, activity.moved_bytes))
-    return in_context(p, rows, total, Activity(peak_s, moved, units=activity.units), bound, spread=spread)
+    parts = (activity.peak_s, activity.moved_bytes, activity.filled)
+    peak_s, moved, filled = (np.asarray(part_).reshape(shape) for part_ in parts)
+    activity = Activity(peak_s, moved, units=activity.units, filled=filled)
+    return in_context(p, rows, total, activity, bound, spread=spread)
 
 
 EXPERT_SCALE = np.array([1.5, 0.5, 0.7, 0.15, 0.4])

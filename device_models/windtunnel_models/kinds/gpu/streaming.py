@@ -119,7 +119,7 @@ def streaming(
     body = longer * ((memory / longer) ** overlap + (compute / longer) ** overlap) ** (1.0 / overlap)
     seconds = p("kernel_floor_s") + body
     bound = np.where(body < 0.5 * seconds, "launch", np.where(memory >= compute, "memory", "compute"))
-    activity = Activity(peak_s=compute, moved_bytes=traffic)
+    activity = Activity(peak_s=compute, moved_bytes=traffic, filled=blocks / units)
     return in_context(p, rows, seconds, activity, bound, framework_factor=framework_factor)
 
 

@@ -103,6 +103,8 @@ def _real_device(detected: DetectedDevice) -> RealDevice:
         return RealDevice(detected, None, None)
     sku = model_of(detected.label, detected.kind, detected.memory_bytes)
     modelled = sku is not None and (sku != HOST or detected.api in HOST_APIS)
+    if detected.api == "jax" and detected.kind != "tpu":  # no model of a GPU is reached through JAX
+        modelled = False
     return RealDevice(detected, sku, f"{sku}@{detected.api}" if modelled else None)
 
 

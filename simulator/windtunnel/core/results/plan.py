@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from windtunnel.core.results.data import HIDDEN, OPTIONAL, Result
 from windtunnel.core.results.deployment import Deployment
+from windtunnel.core.results.run import PowerError
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,8 @@ class CandidateEntry(Result):
     price_usd_per_h: float
     reason: EntryReason | None
     time_error: TimeError | None
+    power_error: PowerError | None = None
+    """None for an entry whose power is stated."""
 
 
 @dataclass(frozen=True)

@@ -458,6 +458,24 @@ class DeviceAccuracy(Result):
     """``step`` for an operation that runs only as a part of the steps of a decoder."""
 
 
+@dataclass(frozen=True)
+class PowerError(Result):
+    """The factor within which nine tenths of the powers of operations on a device are of its model's.
+
+    ``provenance`` is that of the factor: measured or published for a device whose power was measured, else assumed.
+    """
+
+    device: str
+    factor: float
+    provenance: str
+
+    @property
+    def text(self) -> str:
+        """The error as a clause."""
+        basis = "assumed: its power was not measured" if self.provenance == "assumed" else self.provenance
+        return f"90% of the powers of operations on {self.device} are within a factor of {self.factor:.3g} ({basis})"
+
+
 @dataclass(frozen=True, kw_only=True)
 class RealWork(Result):
     """The measured work of a real device."""
@@ -556,6 +574,8 @@ class RunResult(Measured):
     contexts: Sequence[OperationContext]
     provenance: Sequence[ModelInput]
     model_accuracy: Sequence[DeviceAccuracy]
+    power_error: Sequence[PowerError] = ()
+    """One for each model of a device; none for a device whose power is stated."""
     real: Sequence[RealDevice] | None = field(default=None, metadata=OPTIONAL)
     """The real devices of the fleet; None if there are none."""
     notes: Sequence[str]

@@ -119,6 +119,7 @@ class ComparedRow(Result):
     inside: bool
     source: str
     line: int | None
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,15 +144,43 @@ class SuspectRow(Result):
     measured_s: float
     why: str
     line: int | None
+    file: str = ""
 
 
 @dataclass(frozen=True)
 class UnsupportedPart(Result):
-    """The number of rows that the model does not support, why, and the line of the first."""
+    """The number of rows that the model does not support, why, the line of the first, and up to 20 of their lines."""
 
     n: int
     why: str
     line: int | None
+    file: str = ""
+    lines: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class PowerFigures(Result):
+    """The errors of the predicted power, over the ``n`` rows whose power was measured.
+
+    ``coverage`` is the share of them within ``error_factor`` of the prediction, which 90% of measurements should be.
+    ``provenance`` is that of the factor.
+    """
+
+    n: int
+    mape: float
+    bias: float
+    coverage: float
+    error_factor: float
+    provenance: str
+
+
+@dataclass(frozen=True)
+class TooLarge(Result):
+    """The number of rows that take more memory than there is, and up to 20 of their lines in ``file``."""
+
+    n: int
+    file: str
+    lines: Sequence[int]
 
 
 _LEAD = (
@@ -186,6 +215,12 @@ class OperationResult(_OfDevice, Figures):
     reference_points: Sequence[ReferencePoint]
     suspect: Sequence[SuspectRow]
     unsupported: Sequence[UnsupportedPart]
+    power: PowerFigures | None = None
+    """None if no row has a measured power."""
+    too_large: TooLarge | None = None
+    """None if all rows fit into the memory of the device, or of the group."""
+    software: Sequence[str] = ()
+    """The measured devices that are programs on the host's processor, although the model is that of another device."""
 
 
 @dataclass(frozen=True)

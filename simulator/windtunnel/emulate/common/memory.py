@@ -59,6 +59,12 @@ class Allocation:
         data: np.ndarray = self.accelerator.context.view(self.buffer.memory, np.dtype(np.uint8), (self.size,))
         return data
 
+    def host_reads(self, array: np.ndarray) -> None:
+        """Raise MissingSync if the host reads a view of its contents that an unfinished kernel writes."""
+        if self.buffer is not None:
+            context: Any = self.accelerator.context
+            context.host_reads(self.buffer.memory, array)
+
     def mark_written(self, view: np.ndarray | None = None) -> None:
         """Record that its elements have values: all, or those of a view of its contents."""
         if self.buffer is not None:

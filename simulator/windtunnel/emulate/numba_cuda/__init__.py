@@ -145,7 +145,7 @@ def __getattr__(name: str) -> _Any:
         return _import_module(f"numba.cuda.{name}")
     if name == "runtime":
         return _import_module("windtunnel.emulate.numba_cuda.cudadrv.runtime").runtime
-    if name in ("compiler", "cuda_paths", "decorators", "dispatcher", "kernels"):
+    if name in ("compiler", "cuda_paths", "decorators", "dispatcher", "kernels", "libdevice"):
         return _import_module(f"windtunnel.emulate.numba_cuda.{name}")
     raise AttributeError(f"numba.cuda.{name} is not part of Windtunnel's numba.cuda")
 

@@ -30,7 +30,7 @@ def is_cuda_array(obj: Any) -> bool:
 
 def is_available() -> bool:
     """Return True: the emulated device is there."""
-    return True
+    return len(gpus) > 0  # which initialises CUDA, as asking the driver does
 
 
 def is_supported_version() -> bool:
@@ -99,8 +99,7 @@ def _host(shape: Any, dtype: Any, strides: Any, order: str, kind: Any, stream: A
     side.allocation.mark_written()
     data = side.allocation.bytes()
     array = np.ndarray(side.shape, side.dtype, data, 0, side.strides).view(MappedNDArray)
-    array.device_side = side
-    return array
+    return array.on_device(side.allocation, stream)
 
 
 def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C") -> np.ndarray:

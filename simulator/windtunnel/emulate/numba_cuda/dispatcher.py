@@ -19,6 +19,7 @@ from numba.core.typing import signature as typing_signature
 from numba.np.numpy_support import from_dtype
 
 from windtunnel.core.errors import UnsupportedOperationError
+from windtunnel.emulate import session
 from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda import launchconfig
 from windtunnel.emulate.numba_cuda.cudadrv import devices
@@ -250,12 +251,14 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
         argtypes, return_type = sigutils.normalize_signature(sig)
         if return_type is not None and return_type != types.none:
             raise TypeError("CUDA kernel must have void return type.")
+        session.current.initialise()  # Numba loads the kernel onto the device
         self._fixed.append(tuple(argtypes))
         return self._compile(tuple(argtypes), tuple(argument_of(kind) for kind in argtypes))
 
     def _compile(self, kinds: tuple[Any, ...], arguments: tuple[Any, ...]) -> Compiled:
+        strict = session.current.strict
         try:
-            known = self._compiled.get((kinds, arguments))
+            known = self._compiled.get((kinds, arguments, strict))
         except TypeError:
             known = None
         if known is not None:
@@ -268,13 +271,13 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
         try:
             program = read_kernel(
                 self.py_func, arguments, debug=debug, fastmath=bool(self.targetoptions.get("fastmath")),
-                overloads=extending.overload_of,
+                strict=strict, overloads=extending.overload_of,
             )  # fmt: skip
         except KernelError as error:
             raise KernelTypingError(error) from None
         made = Compiled(program, tuple(program.arguments), types.void(*kinds))
         with contextlib.suppress(TypeError):  # an argument that cannot be a key
-            self._compiled[kinds, arguments] = made
+            self._compiled[kinds, arguments, strict] = made
         self.overloads[kinds] = made
         return made
 

@@ -20,8 +20,8 @@ from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
-from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
-from windtunnel.emulate.numba_cuda.types import nb, numba_number
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array, memory_from
+from windtunnel.emulate.numba_cuda.types import nb, numba_number, type_of
 from windtunnel.language import ir
 from windtunnel.language.numba.declarations import CHARACTERS
 from windtunnel.language.numba.program import (
@@ -175,8 +175,11 @@ class Launch:
     def flattened(self, argument: Argument, value: Any) -> list[Any]:
         """Return the numbers and buffers that an argument consists of."""
         match argument:
-            case KnownArgument():
+            case KnownArgument() if isinstance(value, Enum):
                 return []
+            case KnownArgument():
+                # What Numba raises: it compiles the kernel, and has no form for the value.
+                raise NotImplementedError(type_of(value), value)
             case NumberArgument(type=kind, unit=unit):
                 if unit:
                     return [np.asarray(value).astype(np.int64)[()]]
@@ -193,6 +196,8 @@ class Launch:
                 value = getattr(value, "value", value) if isinstance(value, Enum) else value
                 return [part for item, one in zip(items, value, strict=True) for part in self.flattened(item, one)]
             case ArrayArgument():
+                if isinstance(value, (int, np.integer)):
+                    value = memory_from(int(value), argument.dtype)
                 return self._array(argument, value)
 
     def _array(self, argument: ArrayArgument, value: DeviceNDArray) -> list[Any]:
@@ -232,21 +237,25 @@ class Launch:
             ]
         shape = value.shape if argument.layout == "C" else tuple(reversed(value.shape))
         if memory.buffer is None:
-            memory, shape = Allocation(max(dtype.itemsize, 8)), (1,) * len(shape)
-            self.held.append(memory)
-        assert memory.buffer is not None  # noqa: S101  it has elements now
+            memory = self._held_memory(dtype.itemsize)
+        assert memory.buffer is not None  # noqa: S101  it has bytes now
         raw = memory.buffer.memory
         _same_elements(raw, kind.itemsize)
         return [Buffer(self.accelerator, raw, (*(shape or (1,)), *pair), kind)]
 
     def _buffer(self, memory: Allocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int) -> tuple[Any, int]:
+        count = memory.size // itemsize
         if memory.buffer is None:
-            memory = Allocation(max(itemsize, 8))
-            self.held.append(memory)
-        assert memory.buffer is not None  # noqa: S101  it has elements
-        raw, count = memory.buffer.memory, memory.size // itemsize
+            memory = self._held_memory(itemsize)
+        assert memory.buffer is not None  # noqa: S101  it has bytes now
+        raw = memory.buffer.memory
         _same_elements(raw, kind.itemsize)
         return Buffer(self.accelerator, raw, (count, *pair), kind), count
+
+    def _held_memory(self, itemsize: int) -> Allocation:
+        """Return memory for an array without elements, which a kernel takes as one of no elements."""
+        self.held.append(Allocation(max(itemsize, 8)))
+        return self.held[-1]  # type: ignore[no-any-return]
 
     def _records(self, value: DeviceNDArray, dtype: np.dtype[Any]) -> list[Any]:
         """Return a buffer for each field. The fields are copied, and copied back after the launch."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -340,7 +343,9 @@ class DeviceNDArray(DeviceArray):
     def ravel(self, order: str = "C", stream: Any = 0) -> DeviceNDArray:
         """Return a view of one dimension."""
         del stream
-        if (order == "C" and self.is_c_contiguous()) or (order == "F" and self.is_f_contiguous()):
+        if order not in tuple("CFA"):
+            raise ValueError("order not C|F|A")
+        if (order in "CA" and self.is_c_contiguous()) or (order in "FA" and self.is_f_contiguous()):
             return self._view((self.size,), (self.dtype.itemsize,), self.offset)
         raise NotImplementedError("ravel would require copy")
 
@@ -426,20 +431,90 @@ class DeviceRecord(DeviceNDArray):
 
 
 class MappedNDArray(np.ndarray):
-    """An array of the host that the device accesses too. Its device side is ``device_array``."""
+    """An array of the host that the device accesses too, or a view of one. Copies and results are plain arrays.
 
-    device_side: DeviceNDArray
+    What it reads while a kernel that writes it is in progress is a `MissingSync`. Only reads by its own operators and
+    methods are seen: `np.asarray` gives an array whose reads are not.
+    """
+
+    _memory: tuple[Allocation, int, Any] | None = None
+    """Its memory on the device, that memory's address on the host, and its stream; None for an array of the host."""
 
     def __array_finalize__(self, other: Any) -> None:
-        if other is not None and hasattr(other, "device_side"):
-            self.device_side = other.device_side
+        memory = getattr(other, "_memory", None)
+        if memory is not None:
+            allocation, start, _ = memory
+            at = self.__array_interface__["data"][0]
+            self._memory = memory if start <= at and at + self.nbytes <= start + allocation.size else None
+
+    def on_device(self, allocation: Allocation, stream: Any) -> MappedNDArray:
+        """Note whose memory it has, and its default stream, and return it."""
+        self._memory = allocation, self.__array_interface__["data"][0], stream
+        return self
+
+    @property
+    def device_side(self) -> DeviceNDArray:
+        """The array of the device that has the same memory."""
+        if self._memory is None:
+            raise AttributeError("the array has no memory of a device")
+        allocation, start, stream = self._memory
+        offset = self.__array_interface__["data"][0] - start
+        return DeviceNDArray(self.shape, self.strides, self.dtype, stream, allocation, offset=offset)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The array interface of the device's side."""
         return self.device_side.__cuda_array_interface__
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.device_side, name)
 
+    # Reads.
+
+    def _read(self) -> np.ndarray:
+        """Return it as a plain array, to be read. Raises MissingSync if a kernel that writes it has not ended."""
+        plain = self.view(np.ndarray)
+        if self._memory is not None and plain.size:
+            self._memory[0].host_reads(plain)
+        return plain
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        """Apply a function of NumPy to what it holds."""
+        given = [one._read() if isinstance(one, MappedNDArray) else one for one in inputs]
+        out = named.get("out")
+        if out is not None:
+            named["out"] = tuple(one.view(np.ndarray) if isinstance(one, MappedNDArray) else one for one in out)
+        made = getattr(ufunc, method)(*given, **named)
+        return made if out is None else out[0] if len(out) == 1 else out
+
+    def __getitem__(self, index: Any) -> Any:
+        places = index if isinstance(index, tuple) else (index,)
+        if self._memory is not None and len(places) == self.ndim and not self.dtype.names:
+            # One element. A slice is a view, which is not read yet.
+            with contextlib.suppress(TypeError):
+                numbers = [operator.index(place) for place in places]
+                self._part(tuple(slice(at, at + 1 or None) for at in numbers))._read()
+        return super().__getitem__(index)
+
+    def _part(self, index: Any) -> MappedNDArray:
+        part: MappedNDArray = super().__getitem__(index)
+        return part
+
+
+def _reading(name: str) -> Any:
+    method = getattr(np.ndarray, name)
+
+    @functools.wraps(method)
+    def read(self: MappedNDArray, *arguments: Any, **named: Any) -> Any:
+        return method(self._read(), *arguments, **named)
+
+    return read
+
+
+for _name in ("argmax", "argmin", "astype", "copy", "dot", "flatten", "nonzero", "tobytes", "tolist"):
+    setattr(MappedNDArray, _name, _reading(_name))
 ManagedNDArray = MappedNDArray
 
 
@@ -474,6 +549,15 @@ def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: boo
     made = DeviceNDArray(shape, strides, dtype, stream, found, offset=address - found.address if address else 0)
     made.owner = owner  # type: ignore[attr-defined]
     return made
+
+
+def memory_from(address: int, dtype: np.dtype[Any]) -> DeviceNDArray:
+    """Return the memory of an allocation from an address on, for a pointer. Raises CudaAPIError if there is none."""
+    found = allocation_at(address)
+    if found is None:
+        raise CudaAPIError(1, f"the address {address:#x} of a pointer is not memory of an emulated device")
+    offset = address - found.address
+    return DeviceNDArray(((found.size - offset) // dtype.itemsize,), dtype=dtype, gpu_data=found, offset=offset)
 
 
 def synchronises() -> bool:

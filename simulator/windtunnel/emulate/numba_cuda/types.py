@@ -40,6 +40,8 @@ def argument_of(kind: Any, value: Any = None) -> Argument:
         elif value is None and layout == "A":
             layout = "C"
         return ArrayArgument(dtype_of(kind.dtype), kind.ndim, layout, builtins.bool(kind.mutable))
+    if isinstance(kind, nb.CPointer):
+        return ArrayArgument(dtype_of(kind.dtype), 1, "A")  # the memory from an address on
     if isinstance(kind, nb.Record):
         return ArrayArgument(numpy_support.as_dtype(kind), 0, "C")
     if isinstance(kind, (nb.NPDatetime, nb.NPTimedelta)):

@@ -82,13 +82,15 @@ class CUDAUFuncDispatcher:
         return buffer[0]
 
     def _reduced(self, memory: Any, stream: Any) -> Any:
+        """Reduce an array in place, as Numba does, which overwrites a device array that is its argument."""
         count = memory.shape[0]
         if count % 2:
             most, last = memory.split(count - 1)
-            return self(self._reduced(most, stream), last, stream=stream) if count > 1 else memory
+            out = self._reduced(most, stream)
+            return self(out, last, out=out, stream=stream)
         left, right = memory.split(count // 2)
-        half = self(left, right, stream=stream)
-        return self._reduced(half, stream) if count // 2 > 1 else half
+        self(left, right, out=left, stream=stream)
+        return self._reduced(left, stream) if count // 2 > 1 else left
 
 
 class _CUDAGUFuncCallSteps(deviceufunc.GUFuncCallSteps):  # type: ignore[misc]

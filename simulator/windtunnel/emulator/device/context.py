@@ -171,6 +171,12 @@ class EmulatedContext(EmulatedDevice):
         memory.uninitialised = False  # what the host writes there cannot be observed
         return self.view(memory, dtype, shape)
 
+    def host_reads(self, memory: EmulatedMemory, array: np.ndarray) -> None:
+        """Raise MissingSync if the host reads a part of memory, a view of it, that an unfinished kernel writes."""
+        finding = None if self.order is None or memory.freed else self.order.find_host_read(memory, array)
+        if finding is not None:
+            raise self.found(finding)
+
     # Copies.
 
     def copy_in(

@@ -31,6 +31,10 @@ _SEED_STEP = 3 << 32
 """The distance between the seeds of a program's launches: a multiple of 3, so that all have one kind of schedule."""
 
 
+def _has_fences(program: ir.Program) -> bool:
+    return any(isinstance(one, ir.Barrier) and one.scope.startswith("fence") for one in ir.walk(program.body))
+
+
 def _flags(memory: EmulatedMemory | None, view: np.ndarray) -> np.ndarray | None:
     return None if memory is None else memory.flags_of(view)
 
@@ -191,7 +195,9 @@ class Kernels:
         is_concurrent = order.may_be_accessed_concurrently
         footprint = LaunchFootprint(function.function, program, memories, launch.arrays, is_concurrent)
         self._run(launch, kernel, footprint.recorders, counting)
-        order.record_launch(stream, function.name, footprint.result(), where)
+        is_viewed = any(memory is not None and memory.tracked.viewed_at is not None for memory in memories)
+        publishes = is_viewed and program is not None and _has_fences(program)
+        order.record_launch(stream, function.name, footprint.result(), where, publishes=publishes)
 
     def _run(
         self,

@@ -137,11 +137,13 @@ class StreamOrder:
         name: str,
         footprint: Sequence[tuple[EmulatedMemory, str, Extent]],
         where: CodeLine | None = None,
+        *,
+        publishes: bool = False,
     ) -> None:
         """Record the accesses of a kernel that was enqueued in a stream. Raises MissingSync.
 
         ``footprint`` lists (memory, kind of access, accessed bytes). ``where`` is the program's line, by default that
-        of the caller.
+        of the caller. ``publishes``: the kernel has fences, so that the host may poll what it writes.
         """
         if not footprint:
             return
@@ -152,6 +154,7 @@ class StreamOrder:
             if buffer.is_shared:
                 continue
             access = StreamAccess(stream, stream.count, kind, extent, operation, where)
+            access.publishes = publishes
             finding = self._add(buffer, access) or finding
             if buffer.viewed_at is not None and not extent.partial:
                 access.watch(memory.data[extent.first : extent.end], extent.flags(extent.first, extent.end))
@@ -276,6 +279,14 @@ class StreamOrder:
                     return self._overwritten(tracked, access)
         return None
 
+    def find_host_read(self, memory: EmulatedMemory, array: np.ndarray) -> MissingSync | None:
+        """Return the finding that the host reads what an unfinished operation writes; ``array`` is a view of memory."""
+        unfinished = [a for a in memory.tracked.accesses if a.kind == WRITE and not a.has_ended and not a.publishes]
+        if not unfinished:
+            return None
+        extent = extent_within(memory.data, array)
+        return next((self._read_early(memory.tracked, a) for a in unfinished if a.extent.overlaps(extent)), None)
+
     # Graphs.
 
     def begin_graph(self, stream: StreamClock) -> None:
@@ -334,6 +345,17 @@ class StreamOrder:
             "or for an event recorded after the operation, before the host writes",
             file=file,
             lines=_lines(file, access.where, *([viewed_at] if viewed_at is not None else [])),
+        )
+
+    def _read_early(self, buffer: TrackedBuffer, access: StreamAccess) -> MissingSync:
+        file, line = caller()
+        stream = access.stream.name
+        return MissingSync(
+            f"{file}:{line}: the host reads {_describe(buffer, file)}, which {access.operation} on {stream} of "
+            f"{self.device} ({_at(access.where, file)}) writes, and the host has not waited for it; wait for {stream}, "
+            "or for an event recorded after the operation, before the host reads",
+            file=file,
+            lines=_lines(file, access.where, (file, line)),
         )
 
 

@@ -39,7 +39,10 @@ class StreamClock:
 class StreamAccess:
     """An access of memory by operation ``number`` of a stream, which the program's line ``where`` enqueued."""
 
-    __slots__ = ("_array", "_copy", "_flags", "extent", "has_raced", "kind", "number", "operation", "stream", "where")
+    __slots__ = (
+        "_array", "_copy", "_flags", "extent", "has_raced", "kind", "number", "operation", "publishes", "stream",
+        "where",
+    )  # fmt: skip
 
     def __init__(
         self, stream: StreamClock, number: int, kind: str, extent: Extent, operation: str, where: CodeLine
@@ -51,6 +54,8 @@ class StreamAccess:
         self._flags: np.ndarray | None = None
         self.has_raced = False
         """Whether another access was found that is not ordered with this one."""
+        self.publishes = False
+        """Whether it is of a kernel with fences, so that the host may poll what it writes."""
 
     @property
     def has_ended(self) -> bool:

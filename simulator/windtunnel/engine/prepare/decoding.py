@@ -123,6 +123,11 @@ class DecoderCosts(DecoderTables):
         return self.device.idle_power_w * self.group.devices
 
     @property
+    def awake_w(self) -> float:
+        """The power above idle of all devices while they wait within a step (W)."""
+        return self.device.spin_power_w(0.0) * self.group.devices
+
+    @property
     def reserved_bytes(self) -> float:
         """The memory of the replica that is not left for the cache (bytes): weights, activations and other reserves."""
         return self.replica.memory_bytes * self._memory_share - self.memory.kv_bytes * self.group.devices
@@ -202,7 +207,9 @@ class DecoderCosts(DecoderTables):
             operations_s = max(operations_s, self.prompt_floor_s)
         host_s = times.host_s + times.host_sequence_s * (decoding + ends_prompts)
         host_s += self.drafting_host_s if decoding else 0.0
-        return operations_s + host_s, float(joules) * micro
+        # The devices wait for the host and for other stages, awake.
+        waiting_s = max(operations_s + host_s - micro * float(seconds) / self.group.pipeline, 0.0)
+        return operations_s + host_s, float(joules) * micro + self.awake_w * waiting_s
 
     def _most_of_copy(self, decoding: int, chunks: Sequence[tuple[int, int]]) -> int:
         """Return the tokens of the copy of the attention with the most; a prompt is on one copy."""
@@ -296,8 +303,10 @@ class DecoderCosts(DecoderTables):
                 cost = cost + self.copy[:, each] * np.array([[1.0], [1.0 / copies]])
             cost = times.prefill * (cost + self._whole_prompts(start, chunk.astype(np.float64)) / micro)
             seconds = np.maximum(cost[0] * np.maximum(1.0, micro * self.stage_share), self.prompt_floor_s)
-            total[0, mine] += seconds + times.host_s + times.host_sequence_s * ends
-            total[1, mine] += cost[1] * micro
+            seconds = seconds + times.host_s + times.host_sequence_s * ends
+            waiting_s = np.maximum(seconds - micro * cost[0] / self.group.pipeline, 0.0)
+            total[0, mine] += seconds
+            total[1, mine] += cost[1] * micro + self.awake_w * waiting_s
         return total
 
     def _whole_prompts(self, start: int, chunk: FloatArray) -> FloatArray:

@@ -392,12 +392,14 @@ def begin_step(w: World, device: int) -> None:
     seconds, joules = c.prefill_factor * seconds, c.prefill_factor * joules
     if c.copies > 1:
         seconds /= float(min(c.copies, max(chunks, 1)))
-    seconds = (seconds / micro + step_s) * max(1.0, micro * c.stage_share)
+    through_s = seconds / micro + step_s
+    seconds = through_s * max(1.0, micro * c.stage_share)
     if tokens:
         seconds = max(seconds, c.prompt_s)
     seconds += c.host_s + c.host_sequence_s * (decoding + ends)
     seconds += c.drafting_s if decoding else 0.0
-    joules = joules + micro * step_j
+    # The devices wait for the host and for other stages, awake.
+    joules = joules + micro * step_j + c.awake_w * max(seconds - micro * through_s / c.stages, 0.0)
     seconds, joules = seconds * c.step_factor, joules * c.step_factor
     seconds += v.loading_s
     scaled = np.rint(seconds * PER_SECOND)

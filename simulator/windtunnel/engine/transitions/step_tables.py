@@ -45,6 +45,7 @@ def write_step_costs(row: Records, costs: DecoderCosts, add: Callable[[FloatArra
         row.load_adapter_s, row.read_adapter_s = costs.adapter_load_s, costs.adapter_read_s
     row.kinds, row.windows = len(costs.windows), add(costs.windows)
     row.stages, row.copies, row.stage_share = costs.group.pipeline, costs.group.attention_data, costs.stage_share
+    row.awake_w = costs.awake_w
 
 
 def write_adapters(

@@ -139,12 +139,12 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # many a device holds (0 if it never loads any), and the ticks and the power above idle of a load. role: BOTH_ROLES,
 # PREFILLS or DECODES. For KV caches that move: the bytes of a token and of a sequence's state on all devices of a copy
 # of the attention, the rates (B/s) at which these devices send or receive inside a node and over the network, and the
-# latencies (s).
+# latencies (s). awake_w: the power above idle of all devices while they wait within a step.
 CLASS = _layout(
     "first count tree leaf kind asks capacity state columns linear copy head prefill decode kinds windows stages "
     "copies most_tokens most_sequences alone undivided whole queries slots host adapted "
     "scaled working worked counted idle regions load_ticks role",
-    "memory stage_share step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s "
+    "memory stage_share awake_w step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s "
     "drafting_s load_adapter_s read_adapter_s frontend_s late_prompts "
     "token_bytes state_bytes link_rate link_s network_rate network_s",
 )

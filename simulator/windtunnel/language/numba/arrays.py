@@ -185,11 +185,30 @@ class ArrayReader(DeclarationReader):
                 kept.append(self._sliced(node, dim, index, origin))
                 continue
             place = self.wrapped(node, self._index_of(node, index), dim.size)
+            if self.strict and not (owner.whole and self._is_side(owner, dim)):
+                place = self._within(node, dim, place)
             self._shift(origin, dim, place)
         if kept:
             # The parts of a slice are evaluated now, because it may be used later.
             origin = [None if start is None else self.hold(start, "start") for start in origin]
         return owner.with_dims(tuple(kept), tuple(origin))
+
+    def _is_side(self, owner: View, dim: Dim) -> bool:
+        """Return whether a dimension is known to be one of the array itself, which an access checks."""
+        if isinstance(dim.size, ir.Literal):
+            declared = self.declared.get(owner.base)
+            return declared is not None and declared.shape[dim.axis] == dim.size.value
+        return isinstance(dim.size, ir.Size)
+
+    def _within(self, node: ast.AST, dim: Dim, place: ir.Expr) -> ir.Expr:
+        """Return an index along a dimension of a slice or a view, after a check that it is within that dimension."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        at, size = self.hold(converted(place, I64), "index"), converted(copy(dim.size), I64)
+        low = ir.Binary(line, ">=", copy(at), literal(line, 0), type=BOOL)
+        high = ir.Binary(line, "<", copy(at), size, type=BOOL)
+        message = "an index is out of bounds for the slice or view of an array"
+        self.emit(ir.Require(line, ir.Logic(line, "and", low, high, type=BOOL), "OutOfBounds", message))
+        return copy(at)
 
     def _index_of_each(self, node: ast.AST, count: int, given: Sequence[Value | slice | None]) -> list[Value | slice]:
         """Return an index for each dimension, and None of Python for each new one, in the place of ``...``."""

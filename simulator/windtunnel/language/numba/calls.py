@@ -115,6 +115,8 @@ class CallReader(BrainReader):
         )
         if kind is not None:
             return self._conversion(node, function, kind, given)
+        if function is np.dtype and len(given) == 1 and isinstance(given[0], Const):
+            return Const(np.dtype(given[0].value))
         if function in _OPERATOR_FUNCTIONS if _hashable(function) else False:
             return self.binary(node, _OPERATOR_FUNCTIONS[function], *given)
         if _hashable(function) and function in _OPERATOR_UNARY:
@@ -135,6 +137,8 @@ class CallReader(BrainReader):
             return Tup(tuple(bound[field] for field in function._fields), tuple(function._fields))
         if name in ("literal_unroll", "literally") and len(given) == 1:
             return given[0]
+        if name in ("carray", "farray") and str(getattr(function, "__module__", "")).startswith("numba."):
+            return self._from_pointer(node, name, given, named)
         if name == "prange":
             return self._builtin_range(node, given, named)
         overload = self.overload_of(function)
@@ -144,6 +148,23 @@ class CallReader(BrainReader):
             return self._function(node, function, given, named)
         problem = f"Untyped global name '{ast.unparse(node.func)}', a {type(function).__name__} that no kernel can call"
         self.refuse(node, problem, "functions of numba.cuda, math, or device functions")
+
+    def _from_pointer(self, node: ast.Call, name: str, given: list[Value], named: Mapping[str, Value]) -> Value:
+        """Return the memory that a pointer points to as an array of a shape: in C or in Fortran order."""
+        stated = dict(zip(("ptr", "shape", "dtype"), given, strict=False)) | dict(named)
+        owner, shape = stated.get("ptr"), stated.get("shape")
+        if not isinstance(owner, View) or len(owner.dims) != 1 or shape is None:
+            self.refuse(node, f"{name} of these arguments", f"{name}(pointer, shape, dtype)")
+        dtype = stated.get("dtype")
+        if isinstance(dtype, Const) and number_type(dtype.value) not in (None, owner.element):
+            self.refuse(node, f"{name} of another type than that of the pointer", f"dtype={owner.element}")
+        stated_sides = self.items(node, shape) if isinstance(shape, Tup) else [shape]
+        sides = [converted(self.integer(node, side), I64) for side in stated_sides]
+        if name == "carray":
+            return self.reshaped(node, owner, [self.hold(side, "size") for side in sides])
+        made = self.reshaped(node, owner, [self.hold(side, "size") for side in reversed(sides)])
+        assert isinstance(made, View)  # noqa: S101  it is a view of one
+        return made.with_dims(tuple(reversed(made.dims)), made.origin)
 
     def overload_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the function that `numba.extending.overload` registered for another; None if there is none."""

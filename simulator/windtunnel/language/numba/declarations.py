@@ -95,7 +95,9 @@ class DeclarationReader(Reader):
         """Return the type of numbers that an object stands for."""
         found = number_type(dtype)
         if found is None:
-            what = f"Invalid NumPy dtype specified: {dtype!r}" if isinstance(dtype, str) else f"{dtype!r}"
+            what = f"Cannot infer the type of variable '{self.array_name()}': {dtype!r}"
+            if isinstance(dtype, str):
+                what = f"Invalid NumPy dtype specified: {dtype!r}"
             self.refuse(node, f"{what}, which is not a type of numbers", "a type: float32, np.int64 ...")
         return found
 

@@ -14,6 +14,7 @@ from windtunnel.language import ir
 from windtunnel.language.names import Name
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import as_type, converted, truth
+from windtunnel.language.numba.declarations import number_type
 from windtunnel.language.numba.expressions import ExpressionReader
 from windtunnel.language.numba.names import HALF, VectorType
 from windtunnel.language.numba.reader import NeedsFlat
@@ -21,7 +22,30 @@ from windtunnel.language.numba.values import Const, Cplx, Num, Records, Tup, Val
 from windtunnel.language.types import BF16, BOOL, F16, I8, I32, I64, U8, U16, U32, U64, Array, Scalar
 
 _FULL = 0xFFFFFFFF
+_POINTER = 8
+"""The bytes of a pointer, of which an alignment is a multiple."""
 _WARP = 32
+
+
+def numba_words(value: Value) -> str:
+    """Return the type of a value as Numba's messages write it."""
+    match value:
+        case Num() | Cplx():
+            return rules.name_of(value.type)
+        case Tup(items=items):
+            return f"Tuple({', '.join(map(numba_words, items))})"
+        case View(dims=()):
+            return rules.name_of(value.element)
+        case View(dims=dims):
+            layout = "C" if value.contiguous and value.whole else "A"
+            return f"array({rules.name_of(value.element)}, {len(dims)}d, {layout})"
+        case Const(value=bool() | int() | str() as known):
+            return f"Literal[{type(known).__name__}]({known})"
+        case Const(value=known):
+            found = number_type(known)
+            return f"class({rules.name_of(found)})" if found is not None else str(known)
+        case _:
+            return value.description
 
 
 class IntrinsicReader(ExpressionReader):
@@ -83,10 +107,11 @@ class IntrinsicReader(ExpressionReader):
             self.refuse(
                 node, f"{called.spelling} of {', '.join(stated) or 'nothing'}", f"{called.spelling}(shape, dtype)"
             )
-        shape = self._shape(node, stated["shape"], dynamic=called.op == "shared")
         dtype = stated["dtype"]
         if not isinstance(dtype, Const):
             self.refuse(node, f"{dtype.description} as a dtype", "a type: float32, np.int64 ...")
+        shape = self._shape(node, called, stated["shape"], dtype)
+        self._check_alignment(node, stated.get("alignment", Const(None)))
         kind = dtype.value
         if isinstance(kind, str) or type(kind).__module__.startswith("numba."):
             kind = self.record_dtype(kind)
@@ -117,7 +142,18 @@ class IntrinsicReader(ExpressionReader):
             raise NeedsFlat(declared.name, f"u{min(element.bits, declared.element.bits) // 8}")
         return View(declared.name, element, (self.dynamic_dim(node, declared, element),), (None,), space="shared")
 
-    def _shape(self, node: ast.Call, value: Value, *, dynamic: bool) -> tuple[int, ...]:
+    def _check_alignment(self, node: ast.Call, given: Value) -> None:
+        """Refuse an alignment as Numba does. Raises ValueError for a number that is none."""
+        at = given.value if isinstance(given, Const) else given
+        if at is None:
+            return
+        if isinstance(at, bool) or not isinstance(at, (int, np.integer)):
+            self.refuse(node, "RequireLiteralValue: alignment must be a constant integer", "8, 16, 32 ...")
+        if at <= 0 or at & (at - 1) or at % _POINTER:
+            wanted = "positive" if at <= 0 else "a power of 2" if at & (at - 1) else f"a multiple of {_POINTER}"
+            raise ValueError(f"Alignment must be {wanted}")
+
+    def _shape(self, node: ast.Call, called: Name, value: Value, dtype: Const) -> tuple[int, ...]:
         items = value.items if isinstance(value, Tup) else (value,)
         sides: list[int] = []
         for item in items:
@@ -127,10 +163,16 @@ class IntrinsicReader(ExpressionReader):
             if known is not None and not isinstance(known, bool) and hasattr(known, "__index__"):
                 sides.append(int(known))
                 continue
+            function = f"<function {called.spelling.rpartition('cuda.')[2]}>"
+            signature = f"array(shape={numba_words(value)}, dtype={numba_words(dtype)})"
             self.refuse(
-                node, "a shape of an array that is known only while the kernel runs", "whole numbers that are constants"
+                node,
+                f"No implementation of function Function({function}) found for signature:\n \n >>> {signature}\n \n"
+                "a shape of an array that is known only while the kernel runs",
+                "whole numbers that are constants",
             )
-        if not sides or min(sides) < (0 if dynamic and len(sides) == 1 else 1):
+        dynamic = called.op == "shared" and len(sides) == 1
+        if not sides or min(sides) < (0 if dynamic else 1):
             self.refuse(node, f"a shape of {tuple(sides)}", "whole numbers from 1")
         return tuple(sides)
 

@@ -101,6 +101,7 @@ def read_kernel(
     *,
     debug: bool = False,
     fastmath: bool = False,
+    strict: bool = False,
     overloads: Callable[[Any], Callable[..., Any] | None] | None = None,
 ) -> NumbaProgram:
     """Return the program of a kernel for arguments of these types. Raises KernelError if it is not one."""
@@ -108,7 +109,7 @@ def read_kernel(
     memory = _Memory()
     for _ in range(_ROUNDS):
         reader = _KernelReader(source, memory, overloads, debug=debug)
-        reader.fastmath = fastmath
+        reader.fastmath, reader.strict = fastmath, strict
         try:
             program = reader.program(arguments)
         except NeedsFlat as needed:

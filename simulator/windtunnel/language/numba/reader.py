@@ -105,6 +105,8 @@ class Reader:
         """What ``raise`` and ``assert`` state, by their number from 1."""
         self.debug = False
         self.fastmath = False
+        self.strict = False
+        """Whether an index beyond a slice that is within its array is a finding."""
         self.cooperative = False
         """Whether the kernel uses the group of the whole grid."""
         self.changing: set[str] = set()

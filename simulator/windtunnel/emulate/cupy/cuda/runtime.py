@@ -41,6 +41,7 @@ def __getattr__(name: str) -> Any:
 
 def getDeviceCount() -> int:
     """Return the number of devices."""
+    session.current.initialise()
     return session.current.count
 
 

@@ -218,9 +218,11 @@ class DeviceList:
     @property
     def lst(self) -> list[Device]:
         """The devices."""
+        session.current.initialise()
         return [Device(index) for index in range(session.current.count)]
 
     def __len__(self) -> int:
+        session.current.initialise()
         return session.current.count
 
     def __iter__(self) -> Iterator[Device]:
@@ -235,6 +237,7 @@ class DeviceList:
     @property
     def current(self) -> Device:
         """The current device."""
+        session.current.initialise()
         return Device(current_index())
 
 
