@@ -115,7 +115,7 @@ def stated() -> list[Case]:
             continue
         name = f"stated_{file.stem}"
         launch: dict[str, Any] = {"file": f"{name}.cu", "grid": _sides(request.grid), "block": _sides(request.block)}
-        launch |= {"shared_bytes": request.shared_bytes, "args": request.arguments}
+        launch |= {"shared_bytes": request.shared_bytes or 0, "args": request.arguments}
         truth = () if "clean" in verdicts else tuple(verdicts)
         found.append(Case(name, "stated", file.read_text(), yaml.safe_dump([launch]), truth))
     return found
@@ -249,7 +249,8 @@ class _Data:
 # Long: one part for each line of the list.
 def lines_of(case: Case, module_name: str, folder: Path, data: _Data) -> tuple[list[str], list[str]]:
     """Return the lines of a case for `launch_cases`, and the names of its buffers."""
-    from windtunnel.app.check import arguments_of, kernels_of, launches_of
+    from windtunnel.app.check import kernels_of, launches_of
+    from windtunnel.app.check_arguments import MadeUp, arguments_of
 
     requests = launches_of(folder / "src" / f"{case.name}.yaml")
     kernels = kernels_of(requests)
@@ -271,10 +272,10 @@ def lines_of(case: Case, module_name: str, folder: Path, data: _Data) -> tuple[l
     launches = []
     for request, kernel in zip(requests, kernels, strict=True):
         function: Any = kernel.function
-        given = arguments_of(device, kernel, request, buffers)
+        given = arguments_of(device, kernel.parameters, request, buffers, MadeUp())
         sizes = " ".join(str(side) for side in (*request.grid, *request.block))
         symbol = symbol_of(known, function._qualified)
-        launches.append(f"launch {symbol} {sizes} {request.shared_bytes} {int(together)}")
+        launches.append(f"launch {symbol} {sizes} {request.shared_bytes or 0} {int(together)}")
         parts: dict[str, list[str]] = {}
         lengths: dict[str, int] = {}
         kinds = {kid.name: kid.type for kid in function.node.kids if kid.kind == "PARM_DECL"}

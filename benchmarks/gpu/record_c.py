@@ -72,17 +72,21 @@ def launched(device: Any, name: str, folder: Path, mode: str) -> dict[str, Any]:
     if name.startswith("opencl_c_"):
         return _opencl_c(device, name, mode)
     import windtunnel
-    from windtunnel.app.check import arguments_of, kernels_of, launches_of
+    from windtunnel.app.check import kernels_of, launches_of
+    from windtunnel.app.check_arguments import MadeUp, arguments_of
 
     requests = launches_of(folder / "src" / f"{name}.yaml")
     kernels = kernels_of(requests)
     modules = {request.file: windtunnel.load(request.file) for request in requests}
     buffers: dict[str, Any] = {}
-    given = [arguments_of(device, kernel, request, buffers) for kernel, request in zip(kernels, requests, strict=True)]
+    given = [
+        arguments_of(device, kernel.parameters, request, buffers, MadeUp())
+        for kernel, request in zip(kernels, requests, strict=True)
+    ]
     launches = []
     for request, kernel, arguments in zip(requests, kernels, given, strict=True):
         one: Any = getattr(modules[request.file], kernel.function._qualified)
-        launches.append((one, request.grid, request.block, arguments, request.shared_bytes))
+        launches.append((one, request.grid, request.block, arguments, request.shared_bytes or 0))
     _run(device, launches, mode)
     return {key: _host(device, buffer) for key, buffer in buffers.items()}
 

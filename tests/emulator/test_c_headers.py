@@ -35,6 +35,43 @@ PROGRAMS = {
         """,
         lambda t: t + 1 + 10 * t + 1 + 51 + t % 3 + 3 * t + 1,
     ),
+    "statements in parentheses": (
+        """
+        #define LARGER(a, b) ({ auto _a = (a); auto _b = (b); _a > _b ? _a : _b; })
+        __global__ void k(int *out) {
+            int t = threadIdx.x;
+            ({ out[t] = 1; });
+            int s = LARGER(t, LARGER(5, 2 * t - 9));
+            ({ if (t % 2) s += 100; (void)0; });
+            out[t] += s;
+        }
+        """,
+        lambda t: 1 + np.maximum(np.maximum(t, 5), 2 * t - 9) + 100 * (t % 2),
+    ),
+    "traits and limits": (
+        """
+        #include <limits>
+        #include <iterator>
+        #include <utility>
+        enum class E : short { A };
+        template <size_t... I> __device__ int sum(std::index_sequence<I...>) { return (int(I) + ... + 0); }
+        static_assert(std::numeric_limits<float>::digits == 24 && std::numeric_limits<double>::max_digits10 == 17, "");
+        static_assert(std::numeric_limits<int>::digits10 == 9 && std::numeric_limits<unsigned long>::digits10 == 19, "");
+        static_assert(std::numeric_limits<const bool>::max() && !std::numeric_limits<E>::is_specialized, "");
+        static_assert(std::is_same_v<std::underlying_type_t<E>, short> && std::is_pod_v<int2> && !std::is_array<int>::value, "");
+        static_assert(std::conjunction_v<std::is_integral<int>, std::negation<std::is_pointer<int>>>, "");
+        static_assert(std::is_same_v<std::add_pointer_t<int &>, int *> && std::is_same_v<decltype(std::declval<int>()), int &&>, "");
+        __global__ void k(int *out) {
+            constexpr int least = std::min(3, 4) + std::max(1, 2);
+            int t = threadIdx.x, a[4] = {1, 2, 3, t}, s = 0;
+            int old = std::exchange(a[3], sum(std::make_index_sequence<5>()));
+            for (std::reverse_iterator<int *> i(std::end(a)), e(std::begin(a)); i != e; ++i) s = s * 10 + *i;
+            _Bool nan = std::numeric_limits<float>::quiet_NaN() != 0.0f && std::numeric_limits<float>::denorm_min() > 0;
+            out[t] = s + old + least + nan;
+        }
+        """,
+        lambda t: 10321 + t + 5 + 1,
+    ),
     "atomic operations of two types": (
         """
         __device__ float cells[2] = {-1.0f, 0.0f};

@@ -28,6 +28,70 @@ PROGRAMS: dict[str, tuple[str, Any]] = {
         """,
         lambda t: 2 * t + 6,
     ),
+    "several base classes": (
+        """
+        struct A { int a; __device__ int get() const { return a; } };
+        struct B { double *p; int a; __device__ int get2() { return a; } __device__ int both() { return get2() * 10; } };
+        struct D : A, B {
+            int a;
+            __device__ int all() { return A::get() * 100 + get2() * 10 + a + this->both(); }
+            __device__ int other() { return static_cast<B *>(this)->a + ((A *)this)->a; }
+            __device__ int via(B *b) { return static_cast<D *>(b)->a; }
+        };
+        __device__ int takes(B &b) { return b.a; }
+        __device__ int takes(B *b) { return b ? b->a : -1; }
+        __global__ void k(int *out) {
+            D d, e;
+            d.A::a = 1; d.B::a = 2; d.a = threadIdx.x;
+            e = d; ((B &)e).a = 5;
+            D *p = &e;
+            out[threadIdx.x] = d.all() + takes(d) + d.other() + p->via(p) + takes(p) * 1000 + p->other();
+        }
+        """,
+        lambda t: 120 + t + 20 + 2 + 3 + t + 5000 + 6,
+    ),
+    "copies of structs of which a part was never set": (
+        """
+        struct D { double *p; float *q; int a, b; };
+        __device__ D changed(D d) { d.a += 1; return d; }
+        __global__ void k(int *out) {
+            D d, e, f;
+            d.a = threadIdx.x; e = d; f = changed(e);
+            out[threadIdx.x] = f.a;
+        }
+        """,
+        lambda t: t + 1,
+    ),
+    "choices between places": (
+        """
+        __device__ int f(int x) { return x + 1; }
+        __device__ int g(int x) { return x - 1; }
+        struct P { int a, b; __device__ int sum() const { return a + b; } };
+        __constant__ int ca[4] = {1, 2, 3, 4}, cb[4] = {5, 6, 7, 8};
+        template <typename T> __device__ void put(T &a, T b) { a = b; }
+        __global__ void k(int *out) {
+            __shared__ int sa[64], sb[64]; int t = threadIdx.x, u = t, v = 2 * t;
+            sa[t] = t; sb[t] = -t;
+            int (*h)(int) = t % 2 ? f : g;
+            P p = {1, 2}, q = {3, 4};
+            const P &r = t % 2 ? p : q;
+            (t % 2 ? p : q).a = 9;
+            put(t % 2 ? sa[t] : sb[t], 50);
+            (t % 2 ? u : v) += 1000;
+            out[t] = h(t) + r.sum() + p.a + sa[t] + sb[t] + (t % 2 ? sa : sb)[t] + (t % 2 ? ca : cb)[t % 4] + max(t > 3 ? u : v, 7);
+        }
+        """,
+        lambda t: (
+            np.where(t % 2, t + 1, t - 1)
+            + np.where(t % 2, 11, 13)
+            + np.where(t % 2, 9, 1)
+            + np.where(t % 2, 50 - t, t + 50)
+            + 50
+            + t % 4
+            + np.where(t % 2, 1, 5)
+            + np.maximum(np.where(t > 3, np.where(t % 2, t + 1000, t), np.where(t % 2, 2 * t, 2 * t + 1000)), 7)
+        ),  # fmt: skip
+    ),
     "templates": (
         """
         template <typename T, int N> struct Vec {
@@ -477,6 +541,21 @@ def test_what_one_kernel_does_not_know_refuses_that_kernel_alone(tmp_path: Path)
     assert verdict(tmp_path / "two.cu", "own", {}, None, 1) is None
     with pytest.raises(errors.InputError, match=r"two.cu:1:39: use of undeclared identifier 'unknown'"):
         verdict(tmp_path / "two.cu", "k", {}, None, 1)
+
+
+@pytest.mark.parametrize("schedule", [None, 1])
+def test_a_part_of_a_struct_that_was_never_set_is_found_where_a_copy_of_it_is_read(
+    tmp_path: Path, schedule: int | None
+) -> None:
+    (tmp_path / "copy.cu").write_text(
+        "struct D { int *p; int a, b; };\n"
+        "__global__ void k(int *a) {\n"
+        "  D d, e, f; d.a = 1; if (threadIdx.x != 3) { d.b = 2; d.p = a; }\n"
+        "  e = d; f = e; a[threadIdx.x] = f.a;\n  READ;\n}\n"
+    )
+    assert verdict(tmp_path / "copy.cu", "k", {"READ": ""}, schedule, 1) is None
+    for read in ("a[threadIdx.x] = f.b", "D g = f; g.b++"):
+        assert verdict(tmp_path / "copy.cu", "k", {"READ": read}, schedule, 1) == "UninitializedRead", read
 
 
 def test_recursion_deeper_than_it_is_followed_is_an_error_and_no_finding(tmp_path: Path) -> None:

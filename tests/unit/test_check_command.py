@@ -60,7 +60,8 @@ def test_a_clean_kernel_ends_with_0_and_a_finding_with_1(check: Command) -> None
 
 def test_json_lists_the_class_the_file_the_lines_and_the_message(check: Command) -> None:
     code, out, _ = check(NEIGHBOUR, "--grid", "1", "--block", "64", "--format", "json")
-    (found,) = json.loads(out)
+    found, further = json.loads(out)
+    assert further["finding"] == "DataRace"  # with an element more
     assert (code, found["finding"], found["file"], found["lines"]) == (1, "OutOfBounds", "kernel.cu", [4])
     assert "data" in found["message"]
     assert set(found) == {"finding", "file", "lines", "message"}
@@ -430,10 +431,106 @@ def test_arguments_that_are_not_given_are_made_from_the_signature(check: Command
     }
     """
     assert check(source, "--grid", "2", "--block", "64")[:1] == (0,)
-    pitch = "__global__ void k(float *x, int pitch) { x[threadIdx.x + blockIdx.x * pitch] = 1; }"
-    code, out, _ = check(pitch, "--grid", "2", "--block", "64")
+    last = "__global__ void k(float *x) { x[threadIdx.x + blockIdx.x * blockDim.x + 1] = 1; }"
+    code, out, _ = check(last, "--grid", "2", "--block", "64")
     assert code == 1 and "'x' is not given, so it is made up: --arg x=random:N states its size" in out
-    assert "made up" not in check(pitch, "--grid", "2", "--block", "64", "--arg", "x=ones:128")[1]
+    assert "made up" not in check(last, "--grid", "2", "--block", "64", "--arg", "x=ones:128")[1]
+
+
+def test_an_instance_is_found_in_the_namespace_of_its_template(check: Command) -> None:
+    source = """
+    namespace a { namespace {
+    struct Twice { __device__ float operator()(float x) const { return 2 * x; } };
+    template <typename F> __global__ void k(float *x) { x[threadIdx.x] = F()(x[threadIdx.x]); }
+    template <typename F> __global__ void j(float *x) { x[threadIdx.x] = F()(x[0]); }
+    void launch(float *x) { k<Twice><<<1, 32>>>(x); }
+    } }
+    """
+    launch = ("--grid", "1", "--block", "32", "--kernel")
+    assert check(source, *launch, "k")[0] == 0
+    assert "DataRace" in check(source, *launch, "j<Twice>")[1]
+
+
+def test_includes_of_macros_and_lambdas_of_the_host_for_the_device_are_read(check: Command, tmp_path: Path) -> None:
+    (tmp_path / "part.cuh").write_text("#define ONE 1.0f\n")
+    source = """
+    #include "ATen/Other.h"
+    #include <thrust/for_each.h>
+    #define PART "part.cuh"
+    #ifdef OTHER
+    #include OTHER
+    #endif
+    #include PART
+    template <typename T> void copy(const T *in, int n, T *out) {
+        thrust::for_each(thrust::make_counting_iterator(0), n, [=] __device__(int i) { out[i] = in[i]; });
+    }
+    template <int bits> __global__ void k(half *a, float4 *b) {
+        constexpr int bits = 3; // which Clang refuses, and nvcc does not
+        float4 v;
+        asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(b + threadIdx.x));
+        asm volatile("st.global.v2.f32 [%0+8], {%1,%2};" :: "l"(b + AT), "f"(v.x), "f"(v.w));
+        a[threadIdx.x] = __float2half(ONE);
+    }
+    template __global__ void k<4>(half *, float4 *);
+    """
+    launch = ("--grid", "1", "--block", "32", "-D", "AT=threadIdx.x")
+    assert check(source, *launch)[0] == 0
+    assert "DataRace" in check(source, *launch[:-1], "AT=0")[1]
+    code, _, err = check(source, *launch, "-D", 'OTHER="../other.h"')
+    assert (code, "'../other.h' file not found" in err) == (2, True), err
+    Path(tmp_path.parent / "other.h").write_text("")
+    assert "outside of the source's folder" in check(source, *launch, "-D", 'OTHER="../other.h"')[2]
+    assert "outside" in check(source.replace('PART "part.cuh"', 'PART "../other.h"'), *launch)[2]
+    assert "outside" in check('%:include "../other.h"\n' + source, *launch)[2]
+    folder = source.replace('PART "part.cuh"', "UP ../\n#define PART <UP/other.h>")
+    assert ((found := check(folder, *launch))[0], 'a macro that is "name"' in found[2]) == (2, True)
+
+
+def test_memory_that_is_made_up_grows_where_a_kernel_has_several_elements_for_a_thread(check: Command) -> None:
+    launch = ("--grid", "2", "--block", "64")
+    start = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    cases = {
+        "float *x, int pitch": ("x[threadIdx.x + blockIdx.x * pitch] = 1;", "x"),
+        "const float2 *in, float *out": ("out[i] = in[2 * i].x + in[2 * i + 1].y;", "in"),
+        "const float *a, float *out, int n": ("for (int k = 0; k < n; k++) out[i] = a[i * n + k];", "a"),
+    }
+    for parameters, (body, name) in cases.items():
+        source = f"__global__ void k({parameters}) {{ {start} {body} }}"
+        code, _, err = check(source, *launch)
+        assert (code, f"'{name}' is not given, and is made up with" in err) == (0, True), (body, err)
+        assert check(source, *launch, "--arg", f"{name}=random:128")[0] == 1
+    # A race is found in the larger memory; an element just past the end, or before the beginning, remains a finding.
+    for body, finding in {
+        "x[i] = x[i + blockDim.x];": "DataRace",
+        "for (int k = 0; k <= n; k++) y[i] = x[k];": "OutOfBounds",
+        "y[i] = x[i - 1];": "OutOfBounds",
+        "y[i] = x[i + 0x10000000];": "OutOfBounds",
+    }.items():
+        code, out, _ = check(f"__global__ void k(float *x, float *y, int n) {{ {start} {body} }}", *launch)
+        assert code == 1 and finding in out, (body, out)
+    local = "kernel void k(local int *s, global int *x) { s[2 * get_local_id(0)] = 1; x[get_global_id(0)] = 1; }"
+    assert check(local, *launch, file="k.cl")[0] == 0
+
+
+def test_dynamic_shared_memory_that_is_not_stated_is_made_up(check: Command) -> None:
+    source = """
+    __global__ void k(int *out) {
+        extern __shared__ int held[];
+        held[threadIdx.x] = 1;
+        out[threadIdx.x] = held[threadIdx.x + FIRST];
+    }
+    """
+    launch = ("--grid", "1", "--block", "32")
+    code, _, err = check(source, *launch, "-D", "FIRST=0")
+    assert (code, "8,192 bytes are made up: --shared-bytes" in err) == (0, True), err
+    assert check(source, *launch, "-D", "FIRST=0", "--shared-bytes", "0")[0] == 1
+    assert "OutOfBounds" in check(source, *launch, "-D", "FIRST=9999")[1]
+
+
+def test_an_integer_that_is_made_up_is_no_cause_of_a_division_by_zero(check: Command) -> None:
+    source = "__global__ void k(int *out, int n, int s) { out[threadIdx.x] = threadIdx.x % (n / (s * s)); }"
+    assert check(source, "--grid", "1", "--block", "32")[0] == 0
+    assert "DivisionByZero" in check(source, "--grid", "1", "--block", "32", "--arg", "n=32", "--arg", "s=32")[1]
 
 
 def test_an_assertion_that_fails_is_a_finding(check: Command) -> None:

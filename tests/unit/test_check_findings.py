@@ -125,7 +125,7 @@ WORDINGS = {
             "{ if (threadIdx.x > 0) return; __threadfence(); __syncthreads(); }",
             "thread 1 of block 0 has ended without reaching it",
         ),
-        ("{ if (threadIdx.x < 2) out[threadIdx.x + 64] = 1; }", "thread 0 of block 0, and 1 other thread;"),
+        ("{ if (threadIdx.x < 2) out[(int)threadIdx.x - 2] = 1; }", "thread 0 of block 0, and 1 other thread;"),
     ),
     ".cl": (
         (

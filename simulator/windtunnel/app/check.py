@@ -8,10 +8,10 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,13 +23,13 @@ from windtunnel.app.check_arguments import (
 )
 from windtunnel.app.check_grids import GridSizes, grid_sizes
 from windtunnel.app.check_headers import is_binary, naming_headers
+from windtunnel.app.check_made_up import Scope
 from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import (
     BarrierDivergence,
     ChecksSkippedWarning,
     Deadlock,
     DeviceError,
-    DivisionByZero,
     Finding,
     InputError,
     Location,
@@ -154,8 +154,8 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
     defines = given.get("defines") or []
     if isinstance(defines, dict):
         defines = [f"{name}={value}" for name, value in defines.items()]
-    shared = given.get("shared_bytes", 0)
-    if not isinstance(shared, int) or shared < 0:
+    shared = given.get("shared_bytes")
+    if shared is not None and (not isinstance(shared, int) or shared < 0):
         raise InputError(
             f"shared_bytes of {shared!r}", where=document.where((number, "shared_bytes")), expected="a number from 0"
         )
@@ -203,7 +203,8 @@ def check(
 def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, strict: bool, quiet: bool) -> Checked:
     kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
-    predicted: list[Predicted] = []
+    predicted: Sequence[Predicted] = []
+    made_up: Sequence[str] = []
     fewer: SecondSize | None = None
     grids = _grid_sizes(kernels, requests)
     first = MadeUp() if grids is None else MadeUp(numbers=grids.first.numbers, counts=grids.first.elements)
@@ -213,17 +214,19 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
         for schedule in [None, *range(schedules)]:
             # Each run begins with new buffers, and new variables of the files.
             kernels = kernels if schedule is None else kernels_of(requests)
-            finding, times, first = _run(kernels, requests, chosen, schedule, first, strict=strict, grids=grids)
-            predicted = predicted or times
-            if finding is None and schedule is None:
+            ran = _run(kernels, requests, chosen, schedule, first, strict=strict, grids=grids)
+            first, findings = ran.made, list(ran.findings)
+            predicted, made_up = predicted or ran.times, made_up or ran.notes
+            if not findings and schedule is None:
                 second, fewer = _second(kernels, requests, grids, first)
                 if second is not None:
-                    finding, _, _ = _run(
-                        kernels_of(requests), requests, chosen, None, second, strict=strict, fewer=fewer, grids=grids
-                    )
-            if finding is not None:
-                found.setdefault((finding.finding, finding.file, finding.lines), finding)
-    notes = _notes(kernels, requests, caught)
+                    again = kernels_of(requests)
+                    findings += _run(
+                        again, requests, chosen, None, second, strict=strict, fewer=fewer, grids=grids
+                    ).findings
+            for each in findings:
+                found.setdefault((each.finding, each.file, each.lines), each)
+    notes = [*made_up, *_notes(kernels, requests, caught)]
     return Checked(
         list(found.values()), notes, len(requests), schedules, predicted, None if fewer is None else fewer.described()
     )
@@ -238,7 +241,7 @@ def _notes(
         if isinstance(kernel.function, CFunction):
             notes += [note for note in kernel.function.module.unit.notes if note not in notes]
     for kernel, request in zip(kernels, requests, strict=True):
-        if request.shared_bytes > OPTED_IN_ABOVE and isinstance(kernel.function, CFunction):
+        if (request.shared_bytes or 0) > OPTED_IN_ABOVE and isinstance(kernel.function, CFunction):
             unit = kernel.function.module.unit
             if not (unit.opencl or any("MaxDynamicSharedMemorySize" in line for line in unit.lines)):
                 notes.append(
@@ -388,7 +391,7 @@ def _second(
         second = grids.second
         if second is None:
             return None, None
-        return MadeUp(numbers=second.numbers, counts={**first.counts, **second.elements}), SecondSize(
+        return replace(first, numbers=second.numbers, counts={**first.counts, **second.elements}), SecondSize(
             math.prod(grids.sides.values()), several=True, sides=grids.sides
         )
     threads = request.grid[0] * request.block[0]
@@ -399,7 +402,16 @@ def _second(
     if not any(p.kind == "pointer" for p in free):
         return None, None
     fewer = second_size(_program(kernel, request), counts, threads, request.block[0])
-    return (None if fewer is None else MadeUp(fewer.elements)), fewer
+    return (None if fewer is None else replace(first, elements=fewer.elements)), fewer
+
+
+class _Ran(NamedTuple):
+    """What a run has found, the times of its launches up to the first finding, and what was made up in the end."""
+
+    findings: Sequence[Found]
+    times: Sequence[Predicted]
+    made: MadeUp
+    notes: Sequence[str]
 
 
 def _run(
@@ -412,69 +424,104 @@ def _run(
     strict: bool,
     fewer: SecondSize | None = None,
     grids: GridSizes | None = None,
-) -> tuple[Found | None, list[Predicted], MadeUp]:
-    """Return the first finding, the times of the launches up to it, and what arguments were made of.
+) -> _Ran:
+    """Run the launches, again with other memory as long as a finding comes from what is made up.
 
     ``fewer``: the number of elements of what is not stated, for the second launch. ``grids``: the sizes of a launch of
-    two or three dimensions, in which buffers whose size is not known grow.
+    two or three dimensions.
     """
-    profile, found = Profile(device), None
-    made_up: set[str] = set()
+    past: tuple[str | None, Found] | None = None
+    while True:
+        finding, scope, times = _launched(kernels, requests, device, schedule, made, strict=strict, grids=grids)
+        if finding is None:
+            break
+        if past is not None and finding.array == past[0] and isinstance(finding, OutOfBounds):
+            past = None  # far beyond the end, too
+        second = fewer is not None and grids is None and isinstance(finding, OutOfBounds)
+        again = None if second else scope.after(made, finding)
+        if again is None:
+            break
+        if scope.is_just_past(made, finding):
+            past = finding.array, _found(finding, requests, scope, fewer)
+        made = again
+        for kernel in kernels:
+            if isinstance(kernel.function, CFunction):
+                kernel.function.module.begin_again()
+    findings = [] if past is None else [past[1]]
+    if finding is not None and not (fewer and _of_a_thread_with_an_element(finding, requests[0], fewer)):
+        findings.append(_found(finding, requests, scope, fewer))
+    return _Ran(findings, times, made, scope.notes(made, None if past is None else past[0]))
+
+
+def _launched(
+    kernels: Sequence[CheckedKernel],
+    requests: Sequence[LaunchRequest],
+    device: str,
+    schedule: int | None,
+    made: MadeUp,
+    *,
+    strict: bool,
+    grids: GridSizes | None,
+) -> tuple[Finding | None, Scope, list[Predicted]]:
+    """Return the first finding of launches, what the arguments of the last launch have made up, and the times."""
+    profile, found, scope = Profile(device), None, Scope()
     try:
         with open_device(device, schedule=schedule, strict=strict) as accelerator, accelerator.profile() as profile:
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
-                pointers = {p.name for p in kernel.parameters if p.kind == "pointer"}
-                made_up = pointers - {*request.arguments, *buffers}
+                scope = _scope(kernel, request, buffers, made, grids)
                 arguments = arguments_of(accelerator, kernel.parameters, request, buffers, made)
                 function = Kernel(kernel.function)
-                if accelerator.info.api == "cuda" and request.shared_bytes:
+                shared = made.shared_bytes if request.shared_bytes is None else request.shared_bytes
+                if accelerator.info.api == "cuda" and shared:
                     function.allowed_shared_bytes = largest_shared_bytes(accelerator)
-                accelerator.launch(function, request.grid, request.block, *arguments, shared_bytes=request.shared_bytes)
+                accelerator.launch(function, request.grid, request.block, *arguments, shared_bytes=shared)
             accelerator.synchronize()
     except Finding as finding:
-        again = _again(finding, requests, made, made_up, grids)
-        if again is not None:
-            return _run(
-                kernels_of(requests), requests, device, schedule, again, strict=strict, fewer=fewer, grids=grids
-            )
-        if fewer is not None and _of_a_thread_with_an_element(finding, requests[0], fewer):
-            return None, [], made
-        size = _on_sizes(finding, requests, made_up, fewer)
-        place = finding.file or "", tuple(finding.lines), finding.columns
-        found = Found(type(finding).__name__, *place, f"{finding}{size}")
+        found = finding
         if isinstance(finding, (Deadlock, BarrierDivergence)):
             del profile.launches[-1:]  # it never ends
     except DeviceError as error:
         raise InputError(str(error), where=requests[0].where) from None
-    return found, _times(profile.launches, device), made
+    return found, scope, _times(profile.launches, device)
 
 
-def _again(
-    finding: Finding, requests: Sequence[LaunchRequest], made: MadeUp, made_up: set[str], grids: GridSizes | None
-) -> MadeUp | None:
-    """Return what a launch is repeated with, because what was ``made_up`` may be why it has a finding; None if not."""
-    if isinstance(finding, DivisionByZero) and made_up and not made.positive:
-        # Integers that are made up may be divisors: the finding counts if it remains where none is zero.
-        return replace(made, positive=True)
-    if isinstance(finding, OutOfBounds) and grids is not None and finding.array in made_up:
-        threads = math.prod(requests[0].grid + requests[0].block)
-        grown = grids.grown(finding.array, finding.index, made.counts, threads)
-        return None if grown is None else replace(made, counts={**made.counts, finding.array: grown})
-    return None
+def _scope(
+    kernel: CheckedKernel,
+    request: LaunchRequest,
+    buffers: Mapping[str, Buffer],
+    made: MadeUp,
+    grids: GridSizes | None,
+) -> Scope:
+    """Return what of a launch's arguments is made up; memory of kernels in Python has no size of its own to grow to."""
+    free = [p for p in kernel.parameters if p.name not in request.arguments and p.name not in buffers]
+    pointers = any(p.kind == "pointer" for p in free)
+    if not isinstance(kernel.function, CFunction):
+        return Scope({p.name: 0 for p in free if p.kind == "pointer"}, buffers=pointers)
+    counts = {"pointer": math.prod(request.grid) * math.prod(request.block), "local": math.prod(request.block)}
+    known = () if grids is None else grids.first.elements
+    return Scope(
+        {p.name: made.counts.get(p.name, counts[p.kind]) for p in free if p.kind in counts and p.name not in known},
+        frozenset(p.name for p in free if p.kind == "local"),
+        buffers=pointers,
+        numbers=any(p.kind == "number" and p.dtypes[0].kind in "iu" and p.name not in made.numbers for p in free),
+        shared=request.shared_bytes is None,
+        plain=grids is None,
+    )
 
 
-def _on_sizes(finding: Finding, requests: Sequence[LaunchRequest], made_up: set[str], fewer: SecondSize | None) -> str:
-    """Return the end of a finding's message that says which sizes were made up; empty for none."""
+def _found(finding: Finding, requests: Sequence[LaunchRequest], scope: Scope, fewer: SecondSize | None) -> Found:
+    """Return what is said of a finding, with which sizes were made up."""
     size = ""
     if fewer is not None:
         size = (
             f"; in a second launch, which check adds, with {fewer.described()}, fewer than the threads: if the "
             "kernel needs an element for each thread, state the number (--arg)"
         )
-    elif isinstance(finding, OutOfBounds) and finding.array in made_up:
-        size = f"; '{finding.array}' is not given, so it is made up: --arg {finding.array}=random:N states its size"
-    return in_opencl(size) if requests[0].file.suffix == ".cl" else size
+    elif isinstance(finding, OutOfBounds) and finding.array is not None and finding.array in scope.elements:
+        size = f"; '{finding.array}' is not given, so it is made up: {scope.spec(finding.array)} states its size"
+    size = in_opencl(size) if requests[0].file.suffix == ".cl" else size
+    return Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, f"{finding}{size}")
 
 
 def _of_a_thread_with_an_element(finding: Finding, request: LaunchRequest, fewer: SecondSize) -> bool:

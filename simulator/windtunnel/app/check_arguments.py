@@ -53,7 +53,7 @@ class LaunchRequest:
         grid: Blocks (groups) along x, y and z.
         block: Threads (work-items) of a block along x, y and z.
         arguments: What ``--arg`` says, by name.
-        shared_bytes: Bytes of dynamic shared memory.
+        shared_bytes: Bytes of dynamic shared memory; None if they are not stated.
         defines: Macros.
         include: Folders of headers.
         where: The place of the request, for messages.
@@ -64,7 +64,7 @@ class LaunchRequest:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     arguments: Mapping[str, str] = field(default_factory=dict)
-    shared_bytes: int = 0
+    shared_bytes: int | None = None
     defines: Sequence[str] = ()
     include: Sequence[str] = ()
     where: Location = field(default_factory=Location)
@@ -78,13 +78,17 @@ class MadeUp:
         elements: The number of elements along x; None for that of the threads.
         positive: Whether integers in buffers are not zero.
         numbers: Values of integers, by name; others are the number of elements.
-        counts: Elements of buffers, by name; others have as many as there are elements.
+        counts: Elements of buffers and ``__local`` memory, by name; others have as many as there are elements.
+        shared_bytes: Bytes of dynamic shared memory.
+        integer: The value of other integers; None for the number of elements.
     """
 
     elements: int | None = None
     positive: bool = False
     numbers: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    shared_bytes: int = 0
+    integer: int | None = None
 
 
 @dataclass(frozen=True)
@@ -263,18 +267,19 @@ def arguments_of(
     sides = [g * b for g, b in zip(request.grid, request.block, strict=True)]
     if made_up.elements is not None:
         sides[0] = made_up.elements
-    threads = math.prod(sides)
+    integer = math.prod(sides) if made_up.integer is None else made_up.integer
     made: list[Any] = []
     for parameter in parameters:
         text = request.arguments.get(parameter.name)
         where = Location(request.where.file, request.where.line, request.where.column, f"--arg {parameter.name}")
         spec = None if text is None else parsed(text, where)
         if parameter.members:
-            made.append(_record(parameter, request, threads))
+            made.append(_record(parameter, request, integer))
         elif parameter.kind == "number":
-            made.append(_number_of(parameter, spec, made_up.numbers.get(parameter.name, threads), where))
+            made.append(_number_of(parameter, spec, made_up.numbers.get(parameter.name, integer), where))
         elif parameter.kind == "local":
-            made.append(_local(parameter, spec, math.prod(request.block), where))
+            count = made_up.counts.get(parameter.name, math.prod(request.block))
+            made.append(_local(parameter, spec, count, where))
         else:
             made.append(_buffer(accelerator, parameter, spec, sides, buffers, where, made_up))
     return made
@@ -310,9 +315,9 @@ def _number_of(parameter: CheckParameter, spec: Spec | None, threads: int, where
     return spec.value
 
 
-def _local(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> int:
+def _local(parameter: CheckParameter, spec: Spec | None, count: int, where: Location) -> int:
     if spec is None:
-        return threads * parameter.size
+        return count * parameter.size
     if spec.kind not in ("local", "empty"):
         raise InputError(f"'{parameter.name}' is local memory of a group", where=where, expected="local:N")
     return spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 @click.option("--grid", metavar="X[,Y[,Z]]", help="The number of blocks (groups of OpenCL).")
 @click.option("--block", metavar="X[,Y[,Z]]", help="The number of threads of a block.")
 @click.option("--arg", "arguments", multiple=True, metavar="NAME=SPEC", help="An argument of the kernel. Repeatable.")
-@click.option(
-    "--shared-bytes", type=click.IntRange(0), default=0, metavar="N", help="Dynamic shared memory of a block."
-)
+@click.option("--shared-bytes", type=click.IntRange(0), metavar="N", help="Dynamic shared memory of a block.")
 @click.option("--device", metavar="SKU", help="The emulated device.  [default: h100-sxm-80gb]")
 @click.option(
     "--schedules", type=click.IntRange(0), default=0, metavar="N", help="Also run N other orders of the threads."

@@ -257,7 +257,12 @@ class DataRace(Finding):
 
 
 class OutOfBounds(Finding):
-    """A thread accesses an index outside an array."""
+    """A thread accesses an index outside an array.
+
+    ``shape``: the sides of the array, if they are known.
+    """
+
+    shape: tuple[int, ...] = ()
 
 
 class UninitializedRead(Finding):

@@ -87,7 +87,7 @@ class Assembly(Copies):
         if found is None:
             return False
         words = found[1].split(".")
-        parts = [part.strip() for part in found[2].split(",")]
+        parts = [part.strip() for part in re.findall(r"\{[^}]*\}|[^,{}]*[^,{}\s][^,{}]*", found[2])]
         if words[0] in ("ld", "st"):
             return len(parts) == 2 and self._load_or_store(node, words, parts)
         return self._computation(node, "_".join(one for one in words if one not in _MODIFIERS), parts)
@@ -140,14 +140,22 @@ class Assembly(Copies):
         return self.hold_pointer(at.moved(int(offset or 0), 1))
 
     def _load_or_store(self, node: Node, words: Sequence[str], parts: Sequence[str]) -> bool:
-        """Translate a load or a store of one number, which is atomic if it states an order."""
-        at, number = (_operand(node, part.strip("[]")) for part in (parts if words[0] == "st" else reversed(parts)))
-        if at is None or number is None or len(words) - len(_MODIFIERS & set(words)) > 2:
+        """Translate a load or a store of one number or several, which is atomic if it states an order."""
+        where, numbers = parts if words[0] == "st" else (parts[1], parts[0])
+        address = re.fullmatch(r"\[\s*(%\d+)\s*(?:\+\s*(\d+)\s*)?\]", where)
+        at = None if address is None else _operand(node, address[1])
+        if at is None or address is None:
+            return False
+        pointer = self.pointer(at).moved(int(address[2] or 0), 1)
+        if numbers.startswith("{"):
+            return self._load_or_store_several(node, words, numbers.strip("{}").split(","), pointer)
+        number = _operand(node, numbers)
+        if number is None or len(words) - len(_MODIFIERS & set(words)) > 2:
             return False
         kind = number.type
         if not isinstance(kind, Number):
             return False
-        line, memory = self.line(node), Mem(self.pointer(at), kind)
+        line, memory = self.line(node), Mem(pointer, kind)
         if not {"volatile", "relaxed", "acquire", "release"} & set(words):
             target, source = (memory, self.place(number)) if words[0] == "st" else (self.place(number), memory)
             self.store(line, target, self.load(line, source))
@@ -158,6 +166,23 @@ class Assembly(Copies):
             if "release" in words:
                 self.emit(ir.Barrier(line, "fence.device"))
             self.atomic(node, "store", memory.at, kind, [self.number(number)], relaxed=True)
+        return True
+
+    def _load_or_store_several(self, node: Node, words: Sequence[str], names: Sequence[str], at: Ptr) -> bool:
+        """Translate a load or a store of a vector: ``ld.global.v4.f32 {%0, %1, %2, %3}, [%4]``."""
+        numbers = [_operand(node, name.strip()) for name in names]
+        kinds = [number.type for number in numbers if number is not None]
+        if f"v{len(names)}" not in words or len(kinds) < len(numbers) or {"relaxed", "acquire", "release"} & set(words):
+            return False
+        line, first = self.line(node), kinds[0]
+        if not isinstance(first, Number) or any(kind.size != first.size for kind in kinds):
+            return False
+        self.aligned(line, at, len(names) * first.size)
+        for place, number in enumerate(numbers):
+            assert number is not None  # noqa: S101  they have been counted
+            own, memory = self.place(number), Mem(at.moved(place, first.size), number.type)
+            target, source = (memory, own) if words[0] == "st" else (own, memory)
+            self.store(line, target, self.load(line, source))
         return True
 
     def _computation(self, node: Node, name: str, parts: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ from windtunnel.csource.constructors import Constructors, is_implicit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
 from windtunnel.csource.labels import LOOPS
 from windtunnel.csource.memory import NOT_FOLLOWED
-from windtunnel.csource.places import bare, operands
+from windtunnel.csource.places import bare, is_this, operands
 from windtunnel.csource.returns import branches_only, has_goto, returns_early
 from windtunnel.csource.uses import Uses
 from windtunnel.csource.values import (
@@ -157,9 +157,7 @@ class Calls(Constructors):
             if isinstance(inner.type, Record) and inner.type.is_lambda:
                 return self._lambda(node, inner, given, definition)
             if isinstance(inner.type, Pointer) and not inner.type.reference:
-                this = (
-                    self._this(inner) if inner.kind == "CXX_THIS_EXPR" else Mem(self.pointer(inner), inner.type.pointee)
-                )
+                this = self._this(inner) if is_this(inner) else Mem(self.pointer(inner), inner.type.pointee)
             else:
                 this = self.place(inner)
         if declared.cursor.is_virtual_method() and (whole is None or isinstance(this, Mem)):
@@ -178,7 +176,8 @@ class Calls(Constructors):
                 raise node.refused(f"the method '{declared.name}', which has no body")
             return made
         if this is not None:
-            this = self.fixed(this)
+            of = node.unit.type_of(declared.cursor.semantic_parent.type, node)
+            this = self.fixed(self._as_base(this, of))
         return self.inlined(node, definition, given, this)
 
     def _lambda(self, node: Node, whole: Node, given: list[Node], body: Node | None) -> Value | Place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.csource import ctype
 from windtunnel.csource.ctype import CType
 from windtunnel.csource.diagnostics import Unknown, note_missing, note_warnings, sort_errors
-from windtunnel.csource.includes import ABSENT, PRELUDE, check_includes, without_comments
+from windtunnel.csource.includes import ABSENT, PRELUDE, absent_text, check_includes, without_comments
 from windtunnel.csource.libclang import library
 from windtunnel.language import types
 
@@ -247,31 +247,38 @@ class Unit:
                     f"{error.strerror}", where=Location(file), expected="a CUDA C or OpenCL C file"
                 ) from None
         own = ABSENT if self.opencl else PRELUDE
-        missing = {str(ABSENT / name): name for name in check_includes(file, text, include, own)}
+        missing = {str(ABSENT / name): name for name in check_includes(file, text, include, own, defines)}
         cindex = library()
         self.instances: list[str] = [] if self.opencl else _instantiated(text)
         """The instances of templates that the file names explicitly (``scale<float>``), and those that are asked."""
         self.instances += instances
-        # A reference to an instance is what Clang shows its body for.
-        named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
-        empty = "#pragma once\n" if self.opencl else "#pragma once\nnamespace std {}\n"
-        whole = "\n".join([text.rstrip(), *named, ""]) if named else text
-        if not self.opencl and _ASSEMBLY.search(whole):
-            whole = "\n".join(_REGISTER.sub("%%", line) if '"' in line else line for line in whole.split("\n"))
-        unsaved = [(file, whole), *((path, empty) for path in missing)]
         arguments = [*self._arguments(defines, include), "-Wall" if warnings else "-w"]
-        self.clang = cindex.Index.create().parse(file, args=arguments, unsaved_files=unsaved)
+        absent = [(path, absent_text(name, opencl=self.opencl)) for path, name in missing.items()]
+
+        def parse(inside: Mapping[str, Sequence[str]]) -> Any:
+            # A reference to an instance is what Clang shows its body for.
+            whole = "\n".join([text.rstrip(), *_references(self.instances, inside), ""]) if self.instances else text
+            if not self.opencl and _ASSEMBLY.search(whole):
+                whole = "\n".join(_REGISTER.sub("%%", line) if '"' in line else line for line in whole.split("\n"))
+            return cindex.Index.create().parse(file, args=arguments, unsaved_files=[(file, whole), *absent])
+
+        self._declarations: dict[int, Node] = {}
+        self.clang = parse({})
+        if self.instances and "namespace" in text:
+            inside = self._namespaces()
+            if inside:
+                self._declarations.clear()
+                self.clang = parse(inside)
         self.single = self.opencl and any(_MIXED in found.spelling for found in self.clang.diagnostics)
         """Whether constants such as 0.5 are floats, as they are on devices without doubles."""
         if self.single:
             arguments.append("-cl-single-precision-constant")
-            self.clang = cindex.Index.create().parse(file, args=arguments, unsaved_files=unsaved)
+            self.clang = parse({})
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {} if origins else {file: self.lines}
         self._pragmas: dict[str, list[tuple[int, bool]]] = {}
         self._types: dict[str, CType] = {}
         self._records: dict[int, ctype.Record] = {}
-        self._declarations: dict[int, Node] = {}
         self.wrong: dict[tuple[str, int], str] = {}
         """Errors that only the host's declarations have, by file and line."""
         self.notes: list[str] = []
@@ -283,7 +290,7 @@ class Unit:
             self.notes.append(f"{file}: constants without a suffix are floats, because vectors of floats meet them")
         note_missing(self, missing)
         note_warnings(self)
-        sort_errors(self, text.rstrip().count("\n") + 1, len(named) - len(instances))
+        sort_errors(self, text.rstrip().count("\n") + 1, len(self.instances) - len(instances))
 
     def origin(self, file: str, line: int) -> tuple[str, int]:
         """Return the file and line that a line of the text comes from."""
@@ -354,6 +361,21 @@ class Unit:
                     yield kid
 
         yield from inside(Node(self, self.clang.cursor))
+
+    def _namespaces(self) -> dict[str, list[str]]:
+        """Return the namespaces, from the outermost one, of templates of kernels whose instances are named without."""
+        wanted = {one.partition("<")[0] for one in self.instances}
+        found: dict[str, list[str]] = {}
+        for node in self.declarations():
+            if node.kind == "FUNCTION_TEMPLATE" and node.name in wanted:
+                names: list[str] = []
+                at = node.cursor.semantic_parent
+                while at is not None and at.kind.name == "NAMESPACE":
+                    names.insert(0, str(at.spelling))
+                    at = at.semantic_parent
+                if names:
+                    found.setdefault(node.name, names)
+        return found
 
     def named_instances(self) -> Iterator[tuple[str, Node]]:
         """Yield the instances of templates that the file names explicitly, by their names, and that is asked."""
@@ -479,6 +501,7 @@ class Unit:
             if child.kind.name == "CXX_BASE_SPECIFIER":
                 base = self.type_of(child.type, at)
                 used = max((one.offset + one.type.size for one in made.fields), default=0)
+                used += -used % max(base.align, 1)
                 made.fields.append(ctype.Field("", used if base.size > 1 else 0, base))
         for member in kind.get_fields():
             if member.is_bitfield():
@@ -531,6 +554,16 @@ def _members(cursor: Any, found: list[tuple[int, str]]) -> None:
             else True
         ):
             found.append((int(cursor.hash), ""))
+
+
+def _references(instances: Sequence[str], inside: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a line that refers to each instance, in the namespaces of its template."""
+    made = []
+    for number, name in enumerate(instances):
+        spaces = inside.get(name.partition("<")[0], ())
+        opened = "".join(f"namespace {'' if '(' in one else one} {{ " for one in spaces)
+        made.append(f"{opened}static auto *__wt_instance_{number} = &{name};{' }' * len(spaces)}")
+    return made
 
 
 def _instantiated(text: str) -> list[str]:

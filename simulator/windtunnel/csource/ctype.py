@@ -158,6 +158,15 @@ class Record(CType):
                     return Field(name, one.offset + inner.offset, inner.type, inner.bits)
         return None
 
+    def offset_of(self, base: Record) -> int | None:
+        """Return where a base class begins, in bytes; None for another class."""
+        for one in self.fields:
+            if not one.name and isinstance(one.type, Record):
+                inner = 0 if one.type is base else one.type.offset_of(base)
+                if inner is not None:
+                    return one.offset + inner
+        return None
+
     @cached_property
     def is_packed(self) -> bool:
         """Whether its members may lie at addresses that are no multiples of their sizes."""

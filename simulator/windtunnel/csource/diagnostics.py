@@ -25,6 +25,8 @@ _UNKNOWN = re.compile(
 )
 """Errors about names that are not known: those of libraries, perhaps."""
 _KERNEL = re.compile(r"\b(?:__global__|(?:__)?kernel)\b")
+_LAMBDA = re.compile(r"\]\s*(?:__(?:host|device)__\s*)+")
+"""The beginning of a lambda that is marked for the device."""
 _NOTES = 8
 """Errors in the host's declarations that are shown."""
 
@@ -71,8 +73,8 @@ def sort_errors(unit: Any, lines: int, launched: int) -> None:
     device: list[tuple[str, int, int]] = []
     bodies: list[Any] = []
     for found in unit.clang.diagnostics:
-        if found.severity < library().Diagnostic.Error:
-            continue
+        if found.severity < library().Diagnostic.Error or "shadows template parameter" in found.spelling:
+            continue  # the latter is no error of nvcc
         where = found.location
         name = str(where.file) if where.file is not None else unit.file
         if not unit.opencl and found.severity == library().Diagnostic.Error:
@@ -150,5 +152,6 @@ def _is_of_host(unit: Any, file: str, line: int) -> bool:
         if text.endswith((";", "}")) or text.startswith("#"):
             break
         above.append(text)
-    here = unit.own_text(file, line)
-    return not re.search(r"__(global|device|shared|constant)__|\b(__kernel|asm)\b", " ".join([*above, here]))
+    # A lambda of the host may be one for the device: ``[=] __device__ (int i) { ... }``.
+    text = _LAMBDA.sub("]", " ".join([*above, unit.own_text(file, line)]))
+    return not re.search(r"__(global|device|shared|constant)__|\b(__kernel|asm)\b", text)

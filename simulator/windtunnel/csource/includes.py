@@ -17,20 +17,28 @@ PRELUDE = Path(__file__).parent / "prelude"
 """The headers that stand for those of the vendors."""
 ABSENT = PRELUDE / "absent"
 """A folder that does not exist. Headers that are not found are empty files in it."""
-INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 """A line that includes a file: how, and what."""
 NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
 """The name of the file, in quotes or in brackets."""
 _OF_HOSTS = re.compile(
     r"(?:cutil\w*|helper_\w+|shr\w+|sdk\w+|oclUtils|exception|param|book|multithreading|cuda\w*|cu[a-z]+(?:_\w+)?|thrust/[\w/]+"
-    r"|GL/\w+|std\w+|math|string|assert|time|unistd)\.(?:h|hpp|cuh)$"
+    r"|(?:ATen|c10|torch|cub|pybind11)/[\w/]+|GL/\w+|std\w+|math|string|assert|time|unistd)\.(?:h|hpp|cuh)$"
 )
-"""Headers in quotes that are the vendors' or the system's too."""
+"""Headers in quotes that are the vendors', a library's or the system's too."""
+_WITH_HALF = re.compile(r"(?:thrust|cub|ATen|c10|torch)/|cublas|cusparse|cudnn")
+"""Headers that declare the types of 16-bit floats with their own names."""
+_DEFINED = re.compile(r"^[ \t]*(?:#|%:)[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*$", re.MULTILINE)
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
-def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) -> list[str]:
+def check_includes(
+    file: str, text: str, folders: Sequence[str], prelude: Path, defines: Sequence[str] = ()
+) -> list[str]:
     """Return the headers that are not found and are taken as empty.
+
+    An include of a macro (``#include HEADER``) is one of each file that any definition of the macro names, in what is
+    read or in ``defines``.
 
     Raises InputError if a file, or one that it includes, includes a file from elsewhere.
     """
@@ -38,35 +46,57 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
     own = Path(file).resolve().parent
     allowed = [own, *(Path(folder).resolve() for folder in folders), prelude.resolve()]
     pending, seen = [(Path(file), text)], set[Path]()
+    values: dict[str, set[str]] = {}
+    for one in defines:
+        name, _, value = one.partition("=")
+        values.setdefault(name, set()).add(value or "1")
+    by_macro: list[tuple[Path, str, Location]] = []
+
+    def follow(path: Path, stated: str, where: Location) -> None:
+        """Put a file that is included among those to be read."""
+        named = NAMED.match(stated)
+        assert named is not None  # noqa: S101  the caller has seen it
+        name = named[1] or named[2]
+        # A name in quotes is searched beside the file that includes it first.
+        places = [path.parent, *allowed[1:]] if named[1] else allowed[1:]
+        target = next((place / name for place in places if (place / name).is_file()), None)
+        if target is None:
+            if _is_missing(named, places, where):
+                missing.append(name)
+            return
+        resolved = target.resolve()
+        if not any(resolved.is_relative_to(place) for place in allowed):
+            raise InputError(
+                f"the include of '{name}', which is outside of the source's folder and those of -I",
+                where=where,
+                expected="a header in one of these folders",
+            )
+        if resolved not in seen:
+            seen.add(resolved)
+            if not resolved.is_relative_to(prelude.resolve()):
+                pending.append((target, target.read_text(encoding="utf-8", errors="replace")))
+
     while pending:
         path, source = pending.pop()
         # A line that a backslash continues is one line to the preprocessor.
         joined = re.sub(r"\\[ \t]*\n", " ", without_comments(source))
+        for defined in _DEFINED.finditer(joined):
+            values.setdefault(defined[1], set()).add(defined[2])
         for found in INCLUDE.finditer(joined):
-            line = joined.count("\n", 0, found.start()) + 1
-            where = Location(str(path), line)
-            named = NAMED.match(found[2])
-            if named is None or found[1] != "include":
+            where = Location(str(path), joined.count("\n", 0, found.start()) + 1)
+            if found[1] == "include" and found[2].isidentifier():
+                by_macro.append((path, found[2], where))
+            elif found[1] != "include" or NAMED.match(found[2]) is None:
                 raise InputError(f"#{found[1]} {found[2]}", where=where, expected='#include "name" or <name>')
-            name = named[1] or named[2]
-            # A name in quotes is searched beside the file that includes it first.
-            places = [path.parent, *allowed[1:]] if named[1] else allowed[1:]
-            target = next((place / name for place in places if (place / name).is_file()), None)
-            if target is None:
-                if _is_missing(named, places, where):
-                    missing.append(name)
-                continue
-            resolved = target.resolve()
-            if not any(resolved.is_relative_to(place) for place in allowed):
-                raise InputError(
-                    f"the include of '{name}', which is outside of the source's folder and those of -I",
-                    where=where,
-                    expected="a header in one of these folders",
-                )
-            if resolved not in seen:
-                seen.add(resolved)
-                if not resolved.is_relative_to(prelude.resolve()):
-                    pending.append((target, target.read_text(encoding="utf-8", errors="replace")))
+            else:
+                follow(path, found[2], where)
+        if not pending:
+            for path, macro, where in by_macro:
+                # A macro that nothing defines is Clang's error, where the line is compiled.
+                for value in values.get(macro, ()):
+                    if re.fullmatch(r'"[^"]+"', value) is None:
+                        raise InputError(f"#include {macro}", where=where, expected='a macro that is "name"')
+                    follow(path, value, where)
     return missing
 
 
@@ -77,6 +107,14 @@ def _is_missing(named: re.Match[str], places: Sequence[Path], where: Location) -
         raise InputError(f"'{name}' is not a file", where=where, expected="a header")
     within = ".." not in Path(name).parts and not Path(name).is_absolute()
     return within and (named[1] is None or _OF_HOSTS.match(name) is not None)
+
+
+def absent_text(name: str, *, opencl: bool) -> str:
+    """Return what a header that is not found has: nothing but what the names of a library rest upon."""
+    if opencl:
+        return "#pragma once\n"
+    halves = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if _WITH_HALF.match(name) else ""
+    return f"#pragma once\n{halves}namespace std {{}}\n"
 
 
 def without_comments(text: str) -> str:

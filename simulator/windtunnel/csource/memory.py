@@ -24,6 +24,7 @@ from windtunnel.csource.values import (
     Reg,
     Swizzle,
     Value,
+    numbers_of,
     require_set,
 )
 from windtunnel.csource.variables import Variables
@@ -79,11 +80,12 @@ class Memory(Variables):
         parts = {o: self.load(line, self.part(place, o, leaf)) for o, leaf in kind.leaves}
         self.copying -= 1
         if isinstance(kind, Record):
+            held = set(place.var.leaves.values()) if isinstance(place, Reg) else set()
             for value in parts.values():
-                for e in ir.inside(value) if isinstance(value, ir.Expr) else ():
+                for e in numbers_of(value):
                     if isinstance(e, ir.Variable) and isinstance(place, Reg):
-                        e.copied = e.name in place.var.leaves.values()
-                    elif isinstance(e, ir.Load):
+                        e.copied = e.name in held or (isinstance(value, Ptr) and e.name.removesuffix("_of") in held)
+                    elif isinstance(e, ir.Load) and isinstance(value, ir.Expr):
                         e.copied = True
         if isinstance(kind, Vector) and kind.count == 4 and not (isinstance(place, Mem) and self._is_shared(place.at)):
             # Kernels leave the last element unset where three are used.
@@ -165,7 +167,7 @@ class Memory(Variables):
         """Let those parts of a struct be checked that are read of the variable that it is copied into."""
         for offset, part in value.parts.items():
             name = place.var.leaves.get(place.offset + offset)
-            for e in ir.inside(part) if isinstance(part, ir.Expr) and name is not None else ():
+            for e in numbers_of(part) if name is not None else ():
                 if isinstance(e, ir.Load) and self.objects[e.array].space != "local" and name in self.facts.read:
                     e.copied = False
                 elif isinstance(e, ir.Variable) and name:

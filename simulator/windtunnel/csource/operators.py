@@ -209,6 +209,8 @@ class Operators(Atomics):
 
     def _choice(self, node: Node) -> Value:
         line = self.line(node)
+        if isinstance(node.type, Array):
+            return self.load(line, self.place(node))
         test, yes, no = operands(node)
         if isinstance(test.type, Vector):
             return self.vector_choice(node, *(self.value(one) for one in (test, yes, no)))
@@ -234,6 +236,32 @@ class Operators(Atomics):
             self.body = outer
         self.emit(ir.If(line, condition, if_yes, if_no))
         return self.load(line, target)
+
+    def _chosen_place(self, node: Node) -> Place:
+        """Translate a choice between two places: the place in memory, or the value where one is not in memory."""
+        line = self.line(node)
+        test, yes, no = operands(node)
+        condition = self.condition(test)
+        if isinstance(condition, ir.Literal):
+            return self.place(yes if condition.value else no)
+        with self.block() as if_yes:
+            a = self.place(yes)
+        with self.block() as if_no:
+            b = self.place(no)
+        kind = target_of(node.type)
+        memory = isinstance(a, Mem) and isinstance(b, Mem)
+        result = self.variable("chosen", Pointer(kind) if memory else kind)
+        target = Reg(result, 0, result.type)
+        for side, ahead in ((a, if_yes), (b, if_no)):
+            outer, self.body = self.body, ahead
+            self.store(line, target, side.at if memory and isinstance(side, Mem) else self.load(line, side))
+            self.body = outer
+        self.emit(ir.If(line, condition, if_yes, if_no))
+        if not memory:
+            return target
+        pointer = self.load(line, target)
+        assert isinstance(pointer, Ptr)  # noqa: S101  as it was stored
+        return Mem(pointer, kind)
 
     def _side(self, node: Node, kind: CType) -> Value:
         if isinstance(kind, Void) and not kind.is_function:
@@ -353,7 +381,8 @@ class Operators(Atomics):
                 return self._to(node, part, have, want)
         elif isinstance(want, Pointer):
             if isinstance(value, Ptr):
-                return value
+                again = node.kind == "CXX_REINTERPRET_CAST_EXPR"
+                return value if again else value.moved(_to_base(have, want), 1)
             if isinstance(value, ir.Expr):
                 if isinstance(value, ir.Literal) and value.value == 0:
                     return Ptr(frozenset({NULL}))
@@ -369,3 +398,12 @@ class Operators(Atomics):
         if value is None or isinstance(value, Closure):
             return value
         raise node.refused(f"a conversion from {type_name(have)} to {type_name(want)}")
+
+
+def _to_base(have: CType, want: CType) -> int:
+    """Return the bytes from an object to its base class, by the types of pointers to them; negative the other way."""
+    a = have.pointee if isinstance(have, Pointer) else None
+    b = want.pointee if isinstance(want, Pointer) else None
+    if not isinstance(a, Record) or not isinstance(b, Record) or a is b:
+        return 0
+    return a.offset_of(b) or -(b.offset_of(a) or 0)

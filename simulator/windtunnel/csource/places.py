@@ -104,6 +104,9 @@ class Places(Memory):
     def _update(self, node: Node) -> Place:
         raise NotImplementedError
 
+    def _chosen_place(self, node: Node) -> Place:
+        raise NotImplementedError
+
     def _captured(self, node: Node) -> Frame:
         """Return the frame in which a lambda's body is translated."""
         raise NotImplementedError
@@ -190,6 +193,12 @@ class Places(Memory):
             return self.place(operands(node)[1])
         if kind == "COMPOUND_ASSIGNMENT_OPERATOR":
             return self._update(node)
+        if (
+            kind == "CONDITIONAL_OPERATOR"
+            and not isinstance(node.type, Void)
+            and all(map(is_place, operands(node)[1:]))
+        ):
+            return self._chosen_place(node)
         if kind == "UNEXPOSED_EXPR" and node.selected is not None:
             whole = self.place(node.kids[0])
             assert isinstance(whole.type, Vector)  # noqa: S101  `selected` has seen it
@@ -201,7 +210,7 @@ class Places(Memory):
                 found = self.place(below[0])
                 if isinstance(found, Mem) and kind in ("CXX_REINTERPRET_CAST_EXPR", "CSTYLE_CAST_EXPR"):
                     return Mem(found.at, target_of(node.type))
-                return found
+                return self._as_base(found, target_of(node.type))
         if kind == "CALL_EXPR":
             made = self.call(node)
             if isinstance(made, Place):
@@ -244,10 +253,8 @@ class Places(Memory):
             special = self._special(node, inner)
             if special is not None:
                 return special
-            if inner.kind == "CXX_THIS_EXPR" or (
-                inner.kind == "UNEXPOSED_EXPR" and inner.kids and (bare(inner.kids[0]).kind == "CXX_THIS_EXPR")
-            ):
-                whole = self._this(inner)
+            if is_this(inner):
+                whole = self._as_base(self._this(inner), _pointee(inner))
             elif isinstance(inner.type, Pointer) and not inner.type.reference:
                 whole = Mem(self.pointer(inner), inner.type.pointee)
             else:
@@ -281,6 +288,11 @@ class Places(Memory):
             assert isinstance(pointer, Ptr)  # noqa: S101  a reference is a pointer
             return Mem(pointer, at.pointee)
         return self.part(whole, found.offset, at)
+
+    def _as_base(self, whole: Place, base: CType | None) -> Place:
+        """Return the part of an object that is a base class; the object itself for another type."""
+        offset = whole.type.offset_of(base) if isinstance(whole.type, Record) and isinstance(base, Record) else None
+        return whole if offset is None or base is None else self.part(whole, offset, base)
 
     def _special(self, node: Node, inner: Node) -> Place | None:
         """Return the index that ``threadIdx.x`` and its kin stand for."""
@@ -389,6 +401,29 @@ class Places(Memory):
         if len(value.bases) == 1:
             return build.literal(line, not value.parts, BOOL)
         return build.binary(line, "==", self.which(line, value), build.literal(line, 0, I32))
+
+
+def is_this(node: Node) -> bool:
+    """Return whether an expression is ``this``, perhaps converted to a pointer to a base class."""
+    node = bare(node)
+    wanted = _pointee(node)
+    while node.kind in CASTS and isinstance(_pointee(node), Record) and operands(node):
+        node = bare(operands(node)[-1])
+    have = _pointee(node)
+    of_base = isinstance(have, Record) and isinstance(wanted, Record) and have.offset_of(wanted) is not None
+    return bool(node.kind == "CXX_THIS_EXPR" and (have is wanted or of_base))
+
+
+def _pointee(node: Node) -> CType | None:
+    return node.type.pointee if isinstance(node.type, Pointer) else None
+
+
+def is_place(node: Node) -> bool:
+    """Return whether an expression is a place whose value is not read: Clang converts what is read."""
+    node = bare(node)
+    return node.kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR") or (
+        node.kind == "UNARY_OPERATOR" and node.unary == "*"
+    )
 
 
 def swizzled(name: str, count: int) -> list[int] | None:

@@ -161,6 +161,16 @@ class Translator(OpenCL):
         return self.static(node, space)
 
     # Long: one case for each kind of object.
+    def statement_expression(self, node: Node) -> Value:
+        """Translate statements in parentheses, of which the last one is the value: ``({ int a = f(); a + 1; })``."""
+        body = next(kid for kid in node.kids if kid.kind == "COMPOUND_STMT")
+        if isinstance(node.type, Void) or not body.kids:
+            self.statements(body)
+            return None
+        for kid in body.kids[:-1]:
+            self.statement(kid)
+        return self.hold_value(self.value(body.kids[-1]))
+
     def program(self) -> CProgram:
         """Translate the kernel."""
         node = self.kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, Pointer, Vector
-from windtunnel.csource.places import bare, operands
+from windtunnel.csource.places import bare, is_place, is_this, operands
 
 _TAKES_THIS = (
     "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CALL_EXPR", "BINARY_OPERATOR", "RETURN_STMT", "VAR_DECL",
@@ -26,7 +26,7 @@ class Uses:
         found = self._in_memory.get(function.key)
         if found is None:
             self._in_memory[function.key] = frozenset()  # for a function that calls itself
-            taken = {key for one in function.walk() if (key := _addressed(one)) is not None}
+            taken = {key for one in function.walk() for key in _addressed(one)}
             for one in function.walk():
                 taken |= self._addressed_by_call(one) if one.kind == "CALL_EXPR" else set()
             found = self._in_memory[function.key] = frozenset(taken)
@@ -40,7 +40,7 @@ class Uses:
             return set()
         stated = [kid for kid in definition.kids if kid.kind == "PARM_DECL"]
         given = [Node(node.unit, one) for one in node.cursor.get_arguments()]
-        if definition.kind == "CXX_METHOD" and any(_addresses_this(one) for one in definition.walk()):
+        if definition.kind == "CXX_METHOD" and _takes_this(definition):
             callee = bare(node.kids[0])
             whole = given[0] if len(given) > len(stated) else next(iter(operands(callee)), None)
             root = None if whole is None else _root(whole)
@@ -57,7 +57,7 @@ class Uses:
         """Return the variables that a function assigns to after their declaration, or whose address it takes."""
         found = self._assigned.get(function.key)
         if found is None:
-            changed = {key for one in function.walk() for key in (_changed(one), _addressed(one)) if key is not None}
+            changed = {key for one in function.walk() for key in (*_changed(one), *_addressed(one))}
             found = self._assigned[function.key] = frozenset(changed)
         return found
 
@@ -124,17 +124,29 @@ def _root(node: Node) -> Node | None:
             return None
 
 
-def _addressed(node: Node) -> int | None:
-    """Return the variable of which a node takes the address."""
+def _addressed(node: Node) -> set[int]:
+    """Return the variables of which a node takes the address."""
     if node.kind == "UNARY_OPERATOR" and node.unary == "&":
-        found = _root(operands(node)[0])
-        return None if found is None else found.key
+        return _keys(operands(node)[0])
     if node.kind == "ARRAY_SUBSCRIPT_EXPR":  # an element of a vector by a number that is not known
         first = bare(operands(node)[0])
         if isinstance(first.type, Vector) and operands(node)[1].evaluated() is None:
-            found = _root(first)
-            return None if found is None else found.key
-    return None
+            return _keys(first)
+    if node.kind == "CONDITIONAL_OPERATOR" and all(map(is_place, operands(node)[1:])):
+        return _keys(*operands(node)[1:])  # a choice between places
+    return set()
+
+
+def _keys(*nodes: Node) -> set[int]:
+    """Return the variables that places are, or are parts of."""
+    return {root.key for root in map(_root, nodes) if root is not None}
+
+
+def _takes_this(method: Node) -> bool:
+    """Return whether a method takes the address of its object, other than to name a member of a base class."""
+    nodes = list(method.walk())
+    named = {bare(operands(one)[0]).key for one in nodes if one.kind == "MEMBER_REF_EXPR" and operands(one)}
+    return any(_addresses_this(one) and not (one.key in named and is_this(one)) for one in nodes)
 
 
 def _addresses_this(node: Node) -> bool:
@@ -149,13 +161,11 @@ def _addresses_this(node: Node) -> bool:
     return node.kind in ("MEMBER_REF_EXPR", "CXX_THIS_EXPR")
 
 
-def _changed(node: Node) -> int | None:
+def _changed(node: Node) -> set[int]:
     """Return the variable that a node assigns to."""
-    if (
+    assigns = (
         (node.kind == "BINARY_OPERATOR" and node.binary == "=")
         or node.kind == "COMPOUND_ASSIGNMENT_OPERATOR"
         or (node.kind == "UNARY_OPERATOR" and node.unary in ("x++", "x--", "++x", "--x"))
-    ):
-        found = _root(operands(node)[0])
-        return None if found is None else found.key
-    return None
+    )
+    return _keys(operands(node)[0]) if assigns else set()

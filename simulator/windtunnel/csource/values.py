@@ -6,7 +6,7 @@ be had without a division. Where a pointer may point into several objects, ``whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import TYPE_CHECKING
@@ -190,6 +190,15 @@ def copied(e: ir.Expr) -> ir.Expr:
     if isinstance(e, ir.Load):
         return replace(e, moved=True)
     return replace(e, operand=copied(e.operand)) if isinstance(e, ir.Convert) else e
+
+
+def numbers_of(value: Value) -> Iterator[ir.Expr]:
+    """Yield the expressions of a number or a pointer, and those inside."""
+    if isinstance(value, ir.Expr):
+        yield from ir.inside(value)
+    elif isinstance(value, Ptr):
+        for e in [*(e for e, _ in value.parts), *([] if value.which is None else [value.which])]:
+            yield from ir.inside(e)
 
 
 def require_set(value: Aggregate) -> None:

@@ -101,7 +101,11 @@ class Variables:
         assert e.type is not None  # noqa: S101  all expressions here have types
         made = self.temporary(name, e.type)
         self.emit(ir.Assign(e.line, made, e))
-        return ir.Variable(e.line, made, type=e.type)
+        inner = e
+        while isinstance(inner, ir.Convert):
+            inner = inner.operand
+        # What was never set may be copied.
+        return ir.Variable(e.line, made, type=e.type, copied=isinstance(inner, ir.Variable) and inner.copied)
 
     def hold_value(self, value: Value) -> Value:
         """Return any value as of now."""

@@ -128,6 +128,6 @@ def both(program: Program, library: ctypes.CDLL | None, pocl: Pocl) -> dict[str,
             else:
                 _by_clang(library, f"run_{program.name}_{numbers.index(request.kernel)}", request, kernel, own)
             accelerator.launch(
-                Kernel(kernel.function), request.grid, request.block, *given, shared_bytes=request.shared_bytes
+                Kernel(kernel.function), request.grid, request.block, *given, shared_bytes=request.shared_bytes or 0
             )
         return {name: (accelerator.to_host(buffer), arrays[id(buffer)]) for name, buffer in buffers.items()}

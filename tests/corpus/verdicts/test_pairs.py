@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from windtunnel.app.check import LaunchRequest, check, dims
+from windtunnel.app.check import check, dims
+from windtunnel.app.check_arguments import LaunchRequest
 from windtunnel.core.errors import InputError
 
 HERE = Path(__file__).parent

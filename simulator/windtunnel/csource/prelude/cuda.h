@@ -6,6 +6,10 @@
 #define __CUDA_ARCH__ 800
 #endif
 #define CUDART_VERSION 12040
+#define CUDA_VERSION 12040
+#define __CUDACC_VER_MAJOR__ 12
+#define __CUDACC_VER_MINOR__ 4
+#define __CUDACC_VER_BUILD__ 0
 #define __host__ __attribute__((host))
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
@@ -22,6 +26,7 @@
 #define __restrict__
 #define __restrict
 #define restrict
+#define _Bool bool
 #define __WT_D__ static inline __attribute__((device)) __attribute__((host))
 #define NULL 0
 typedef __SIZE_TYPE__ size_t;
@@ -72,7 +77,7 @@ __device__ void __threadfence_system(void);
 __device__ void __wt_grid_sync(void);
 __device__ unsigned __wt_active(void);
 __device__ int __wt_lane(void);
-__device__ void __wt_assert_fail(const char *text);
+__host__ __device__ void __wt_assert_fail(const char *text);
 __device__ void __trap(void);
 __device__ void __nanosleep(unsigned ns);
 __host__ __device__ int printf(const char *form, ...);
@@ -603,8 +608,8 @@ template <typename T> struct is_floating_point : integral_constant<bool, __is_fl
 template <typename T> struct is_signed : integral_constant<bool, __is_signed(T)> {};
 template <typename T> __host__ __device__ constexpr T &&forward(remove_reference_t<T> &v) { return static_cast<T &&>(v); }
 template <typename T> __host__ __device__ constexpr remove_reference_t<T> &&move(T &&v) { return static_cast<remove_reference_t<T> &&>(v); }
-template <typename T> __host__ __device__ const T &min(const T &a, const T &b) { return b < a ? b : a; }
-template <typename T> __host__ __device__ const T &max(const T &a, const T &b) { return a < b ? b : a; }
+template <typename T> __host__ __device__ constexpr const T &min(const T &a, const T &b) { return b < a ? b : a; }
+template <typename T> __host__ __device__ constexpr const T &max(const T &a, const T &b) { return a < b ? b : a; }
 template <typename T> __host__ __device__ void swap(T &a, T &b) { T c = a; a = b; b = c; }
 template <typename T> __host__ __device__ constexpr const T &clamp(const T &v, const T &low, const T &high) { return v < low ? low : high < v ? high : v; }
 template <typename A, typename B> struct pair {
@@ -665,18 +670,90 @@ using ::nearbyint; using ::fabs; using ::erf; using ::erfc; using ::cbrt; using 
 using ::pow; using ::atan2; using ::fmod; using ::copysign; using ::hypot; using ::fmin; using ::fmax; using ::fdim;
 using ::nextafter; using ::remainder; using ::fma; using ::ldexp; using ::frexp; using ::modf; using ::isnan; using ::isinf;
 using ::isfinite; using ::signbit; using ::lrint; using ::lround; using ::llrint; using ::llround; using ::scalbn; using ::ilogb;
-template <typename T> struct numeric_limits;
-#define __WT_L(T, LOW, LEAST, MOST) template <> struct numeric_limits<T> { \
+template <typename T> struct numeric_limits {
+  static constexpr bool is_specialized = false, is_signed = false, is_integer = false, is_exact = false, has_infinity = false,
+                        has_quiet_NaN = false, is_iec559 = false, is_bounded = false;
+  static constexpr int digits = 0, digits10 = 0, max_digits10 = 0, radix = 0, max_exponent = 0, min_exponent = 0;
+  static constexpr __host__ __device__ T lowest() { return T(); } static constexpr __host__ __device__ T min() { return T(); }
+  static constexpr __host__ __device__ T max() { return T(); } static constexpr __host__ __device__ T infinity() { return T(); }
+  static constexpr __host__ __device__ T epsilon() { return T(); } static constexpr __host__ __device__ T quiet_NaN() { return T(); }
+};
+template <typename T> struct numeric_limits<const T> : numeric_limits<T> {};
+#define __WT_L(T, LOW, LEAST, MOST, D, D10, M10, MAXE, MINE) template <> struct numeric_limits<T> { \
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false, has_infinity = true, \
+                        has_quiet_NaN = true, is_iec559 = true, is_bounded = true; \
+  static constexpr int digits = D, digits10 = D10, max_digits10 = M10, radix = 2, max_exponent = MAXE, min_exponent = MINE; \
   static constexpr __host__ __device__ T lowest() { return LOW; } static constexpr __host__ __device__ T min() { return LEAST; } \
   static constexpr __host__ __device__ T max() { return MOST; } static constexpr __host__ __device__ T infinity() { return (T)__builtin_inf(); } \
-  static constexpr __host__ __device__ T epsilon() { return sizeof(T) == 4 ? (T)FLT_EPSILON : (T)DBL_EPSILON; } };
-__WT_L(float, -FLT_MAX, FLT_MIN, FLT_MAX) __WT_L(double, -DBL_MAX, DBL_MIN, DBL_MAX)
+  static constexpr __host__ __device__ T quiet_NaN() { return (T)__builtin_nan(""); } \
+  static constexpr __host__ __device__ T epsilon() { return sizeof(T) == 4 ? (T)FLT_EPSILON : (T)DBL_EPSILON; } \
+  static constexpr __host__ __device__ T denorm_min() { return sizeof(T) == 4 ? (T)0x1p-149f : (T)0x1p-1074; } \
+  static constexpr __host__ __device__ T round_error() { return (T)0.5; } };
+__WT_L(float, -FLT_MAX, FLT_MIN, FLT_MAX, 24, 6, 9, 128, -125) __WT_L(double, -DBL_MAX, DBL_MIN, DBL_MAX, 53, 15, 17, 1024, -1021)
 #define __WT_LI(T, LEAST, MOST) template <> struct numeric_limits<T> { \
+  static constexpr bool is_specialized = true, is_signed = (T)-1 < (T)1, is_integer = true, is_exact = true, has_infinity = false, \
+                        has_quiet_NaN = false, is_iec559 = false, is_bounded = true; \
+  static constexpr int digits = sizeof(T) * 8 - is_signed, digits10 = digits * 643L / 2136, max_digits10 = 0, radix = 2; \
   static constexpr __host__ __device__ T lowest() { return LEAST; } static constexpr __host__ __device__ T min() { return LEAST; } \
-  static constexpr __host__ __device__ T max() { return MOST; } };
+  static constexpr __host__ __device__ T max() { return MOST; } static constexpr __host__ __device__ T infinity() { return 0; } \
+  static constexpr __host__ __device__ T epsilon() { return 0; } static constexpr __host__ __device__ T quiet_NaN() { return 0; } };
 __WT_LI(int, INT_MIN, INT_MAX) __WT_LI(unsigned, 0, UINT_MAX) __WT_LI(long, LLONG_MIN, LONG_MAX) __WT_LI(long long, LLONG_MIN, LLONG_MAX)
 __WT_LI(unsigned long, 0, ULONG_MAX) __WT_LI(unsigned long long, 0, ULLONG_MAX) __WT_LI(short, SHRT_MIN, SHRT_MAX)
 __WT_LI(unsigned short, 0, USHRT_MAX) __WT_LI(unsigned char, 0, 255) __WT_LI(signed char, -128, 127) __WT_LI(char, -128, 127)
+template <> struct numeric_limits<bool> : numeric_limits<unsigned char> {
+  static constexpr int digits = 1; static constexpr __host__ __device__ bool max() { return true; }
+};
+template <typename T> struct add_const { typedef const T type; }; template <typename T> using add_const_t = const T;
+template <typename T> struct add_volatile { typedef volatile T type; }; template <typename T> struct add_cv { typedef const volatile T type; };
+template <typename T> struct add_pointer { typedef remove_reference_t<T> *type; }; template <typename T> using add_pointer_t = typename add_pointer<T>::type;
+template <typename T> struct add_lvalue_reference { typedef T &type; }; template <> struct add_lvalue_reference<void> { typedef void type; };
+template <> struct add_lvalue_reference<const void> { typedef const void type; };
+template <typename T> using add_lvalue_reference_t = typename add_lvalue_reference<T>::type;
+template <typename T> struct add_rvalue_reference { typedef T &&type; }; template <> struct add_rvalue_reference<void> { typedef void type; };
+template <typename T> using add_rvalue_reference_t = typename add_rvalue_reference<T>::type;
+template <typename T> __host__ __device__ add_rvalue_reference_t<T> declval() noexcept;
+template <typename T> struct remove_extent { typedef T type; }; template <typename T> struct remove_extent<T[]> { typedef T type; };
+template <typename T, size_t N> struct remove_extent<T[N]> { typedef T type; };
+template <typename T> struct is_array : false_type {}; template <typename T> struct is_array<T[]> : true_type {};
+template <typename T, size_t N> struct is_array<T[N]> : true_type {};
+template <typename T> struct is_lvalue_reference : false_type {}; template <typename T> struct is_lvalue_reference<T &> : true_type {};
+template <typename T> struct alignment_of : integral_constant<size_t, alignof(T)> {};
+template <typename T> struct underlying_type { typedef __underlying_type(T) type; };
+template <typename T> using underlying_type_t = typename underlying_type<T>::type;
+template <typename T> struct type_identity { typedef T type; };
+template <typename B> struct negation : bool_constant<!bool(B::value)> {};
+template <typename... B> struct conjunction : bool_constant<(bool(B::value) && ...)> {};
+template <typename... B> struct disjunction : bool_constant<(bool(B::value) || ...)> {};
+template <typename... B> inline constexpr bool conjunction_v = conjunction<B...>::value;
+template <typename... B> inline constexpr bool disjunction_v = disjunction<B...>::value;
+template <typename B> inline constexpr bool negation_v = negation<B>::value;
+__WT_TRAIT(is_trivial, __is_trivial(T)) __WT_TRAIT(is_standard_layout, __is_standard_layout(T)) __WT_TRAIT(is_union, __is_union(T))
+__WT_TRAIT(is_empty, __is_empty(T)) __WT_TRAIT(is_pod, __is_pod(T)) __WT_TRAIT(is_volatile, __is_volatile(T))
+__WT_TRAIT(is_fundamental, __is_fundamental(T)) __WT_TRAIT(is_object, __is_object(T)) __WT_TRAIT(is_scalar, __is_scalar(T))
+__WT_TRAIT(is_default_constructible, __is_constructible(T)) __WT_TRAIT(is_final, __is_final(T))
+template <typename T> struct is_null_pointer : is_same<remove_cv_t<T>, nullptr_t> {};
+template <size_t N, size_t A = 16> struct aligned_storage { struct type { __attribute__((aligned(A))) unsigned char data[N]; }; };
+template <typename T, T... I> struct integer_sequence { typedef T value_type; static constexpr __host__ __device__ size_t size() { return sizeof...(I); } };
+template <size_t... I> using index_sequence = integer_sequence<size_t, I...>;
+template <typename T, T N> using make_integer_sequence = __make_integer_seq<integer_sequence, T, N>;
+template <size_t N> using make_index_sequence = make_integer_sequence<size_t, N>;
+template <typename... T> using index_sequence_for = make_index_sequence<sizeof...(T)>;
+template <typename T, size_t N> __host__ __device__ constexpr T *begin(T (&a)[N]) { return a; }
+template <typename T, size_t N> __host__ __device__ constexpr T *end(T (&a)[N]) { return a + N; }
+template <typename T, size_t N> __host__ __device__ constexpr size_t size(const T (&)[N]) { return N; }
+template <typename T> __host__ __device__ constexpr const T &as_const(T &v) { return v; }
+template <typename A, typename B = A> __host__ __device__ A exchange(A &a, B &&b) { A old = a; a = static_cast<B &&>(b); return old; }
+template <typename I> struct iterator_traits;
+template <typename T> struct iterator_traits<T *> { typedef remove_const_t<T> value_type; typedef T *pointer; typedef T &reference; typedef ptrdiff_t difference_type; };
+template <typename I> struct reverse_iterator {
+  I at;
+  reverse_iterator() = default;
+  __host__ __device__ reverse_iterator(I i) : at(i) {}
+  __host__ __device__ decltype(auto) operator*() const { I before = at; return *--before; }
+  __host__ __device__ reverse_iterator &operator++() { --at; return *this; }
+  __host__ __device__ bool operator!=(const reverse_iterator &o) const { return at != o.at; }
+  __host__ __device__ bool operator==(const reverse_iterator &o) const { return at == o.at; }
+};
 }  // namespace std
 namespace cuda { namespace std { using namespace ::std; } }
 

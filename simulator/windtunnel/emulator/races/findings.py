@@ -92,7 +92,7 @@ def out_of_bounds(
 ) -> OutOfBounds:
     """Return the finding that a thread, and ``others`` more, access an index outside an array."""
     shown = index[0] if len(index) == 1 else index
-    return OutOfBounds(
+    found = OutOfBounds(
         f"{launch}: index {shown} is out of bounds for '{array}' of {' x '.join(map(str, shape))} elements"
         f"{in_units(launch, array)}, at "
         f"{launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
@@ -101,6 +101,8 @@ def out_of_bounds(
         index=shown,
         threads=(launch.thread(thread),),
     )
+    found.shape = tuple(shape)
+    return found
 
 
 def uninitialised_element(

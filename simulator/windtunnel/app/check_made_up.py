@@ -1,0 +1,117 @@
+"""What `windtunnel check` makes up for a launch, and how it changes when a kernel shows that it does not fit.
+
+Memory of which nothing is stated has an element for each thread. A kernel that needs more (``in[2 * i]``,
+``a[row * width + k]``) is launched again with larger memory until its indices fit. An access just past the end
+(``in[i + 1]``, or ``i <= n``) is no such need: it remains a finding, as does one before the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from windtunnel.app.check_arguments import MadeUp
+from windtunnel.core.errors import DivisionByZero, Finding, OutOfBounds
+
+_LARGEST = 1 << 22
+"""Elements of the largest buffer that is made up."""
+_SHARED_BYTES = (8192, 32768)
+"""Bytes of dynamic shared memory of which nothing is stated; they leave room for shared memory of a stated size."""
+_SMALL = 8
+"""Integers, if the number of threads leads to larger memory than that."""
+_UNSIGNED = 1 << 31
+"""An index from here on is a negative number."""
+_GROWTH = 64
+"""By what a buffer grows at least."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What of the arguments of a launch is made up.
+
+    Attributes:
+        elements: The elements of buffers and of ``__local`` memory whose size is not known, by name.
+        local: Which of them are ``__local``.
+        buffers: Whether there is a buffer.
+        numbers: Whether there is an integer.
+        shared: Whether there is dynamic shared memory, if the kernel has any.
+        plain: Whether an element just past the end is a finding, as in launches of one dimension.
+    """
+
+    elements: Mapping[str, int] = field(default_factory=dict)
+    local: frozenset[str] = frozenset()
+    buffers: bool = False
+    numbers: bool = False
+    shared: bool = False
+    plain: bool = True
+
+    def after(self, made: MadeUp, finding: Finding) -> MadeUp | None:
+        """Return what is made up after a finding; None if the finding does not come from what is made up."""
+        if isinstance(finding, DivisionByZero):
+            if self.buffers and not made.positive:
+                return replace(made, positive=True)
+            return replace(made, integer=1) if self.numbers and made.integer != 1 else None
+        if not isinstance(finding, OutOfBounds) or finding.array is None or len(finding.shape) != 1:
+            return None
+        have, beyond = self.elements.get(finding.array), _beyond(finding)
+        if have is None:
+            return _more_shared_memory(made, finding.shape[0]) if self.shared else None
+        if have == 0 or beyond is None:
+            return None
+        size = needed = _elements(finding.shape[0] + beyond, finding.shape[0], have)
+        if not self.is_just_past(made, finding):
+            size = min(max(_GROWTH * have, 1 << (needed - 1).bit_length()), _LARGEST)
+        if needed <= _LARGEST:
+            return replace(made, counts={**made.counts, finding.array: size})
+        # A product of sizes, perhaps: the finding counts if it remains with small ones.
+        small = self.numbers and made.integer is None and needed < _UNSIGNED
+        known = {name: count for name, count in made.counts.items() if name not in self.elements}
+        return replace(made, counts=known, integer=_SMALL) if small else None
+
+    def is_just_past(self, made: MadeUp, finding: Finding) -> bool:
+        """Return whether a finding is an access of the element after the last one, of memory that has not grown."""
+        have = self.elements.get(finding.array or "")
+        if not self.plain or not isinstance(finding, OutOfBounds) or have is None or finding.array in made.counts:
+            return False
+        beyond = _beyond(finding)
+        return beyond is not None and _elements(finding.shape[0] + beyond, finding.shape[0], have) == have + 1
+
+    def spec(self, name: str) -> str:
+        """Return the option that states the size of memory."""
+        return f"--arg {name}={'local' if name in self.local else 'random'}:N"
+
+    def notes(self, made: MadeUp, found: str | None) -> list[str]:
+        """Return what to say of the memory that is larger, except of that which a finding names."""
+        grown = [
+            f"'{name}' is not given, and is made up with {count:,} elements, because the kernel accesses more than one "
+            f"for each thread: {self.spec(name)} states its size"
+            for name, count in made.counts.items() if name != found and name in self.elements
+        ]  # fmt: skip
+        if made.integer is not None:
+            why = "a division by zero follows" if made.integer == 1 else "an index is beyond the largest memory"
+            grown.append(f"integers that are not given are {made.integer}, because with the number of threads {why}")
+        if made.shared_bytes:
+            grown.append(
+                f"the dynamic shared memory is not given, and {made.shared_bytes:,} bytes are made up: --shared-bytes "
+                "states them"
+            )
+        return grown
+
+
+def _more_shared_memory(made: MadeUp, length: int) -> MadeUp | None:
+    if length != 0 and (made.shared_bytes % length or made.shared_bytes // length not in (1, 2, 4, 8)):
+        return None  # of a stated size
+    more = next((size for size in _SHARED_BYTES if size > made.shared_bytes), None)
+    return None if more is None else replace(made, shared_bytes=more)
+
+
+def _beyond(finding: OutOfBounds) -> int | None:
+    """Return by how many numbers an array is too short for an index; None for one before its beginning."""
+    if not isinstance(finding.index, int) or finding.index < 0 or len(finding.shape) != 1 or finding.shape[0] < 1:
+        return None
+    return finding.index - finding.shape[0] + 1
+
+
+def _elements(numbers: int, length: int, have: int) -> int:
+    """Return how many elements some numbers are, if ``have`` elements are ``length`` numbers."""
+    return -(-numbers * have // length)
