@@ -25,6 +25,9 @@ if "XDG_RUNTIME_DIR" not in os.environ:
     _RUNTIME_FOLDER = tempfile.TemporaryDirectory(prefix="windtunnel-tests-")
     os.environ["XDG_RUNTIME_DIR"] = _RUNTIME_FOLDER.name
 
+# No test finds what another one, or an earlier version of it, has computed.
+os.environ.setdefault("WINDTUNNEL_KEEP_TABLES", "0")
+
 # What is compiled once for all workers of a run; they inherit the name of the folder.
 if "WINDTUNNEL_TESTS_FOLDER" not in os.environ:
     _SHARED_FOLDER = tempfile.TemporaryDirectory(prefix="windtunnel-tests-")

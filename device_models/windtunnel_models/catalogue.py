@@ -10,12 +10,14 @@ import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from windtunnel.core.device import Device, Kind, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.kept import contents_digest
 from windtunnel.core.provenance import SourcedValue
+from windtunnel.core.shipped import ShippedResiduals
 from windtunnel.core.spec import Changes, DeviceSpec
 from windtunnel_models.host import host_spec
 from windtunnel_models.hypothetical import changed
@@ -178,11 +180,15 @@ class Catalogue:
                 where=Location(str(calibration.path), field="api"),
                 expected=f"the device it is of, {sku}@{calibration.api}, or measurements of {sku}@{api_name}",
             )
+        own = overlay is not None or calibration is not None or changes is not None or len(self._folders) > 1
         if calibration is None and calibrated and spec.base is None:
             calibration = shipped_overlay(sku, spec.kind)
         values, residuals, accuracies = self._calibrated(spec, kind, calibration)
         values.update(overlay or {})
-        return Device(spec, kind, api_profile(api_name), values, residuals=residuals, accuracies=accuracies)
+        api = api_profile(api_name)
+        if calibrated and not own and sku != HOST:
+            residuals = ShippedResiduals(residuals, (kind, api, accuracies), partial(contents_digest, HERE))
+        return Device(spec, kind, api, values, residuals=residuals, accuracies=accuracies)
 
     def _moved(self, device: Device) -> Device:
         """Return a device with the values that ``replaced`` states for it."""

@@ -331,9 +331,12 @@ def test_sequences_that_are_put_off_are_compared_too() -> None:
 def test_room_is_made_where_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "ROWS", 1)
     monkeypatch.setattr(build, "SLOTS", 2)
-    recordings = both(crowded(), "t,p,g")
-    assert recordings is not None
-    assert_same(*recordings)
+    monkeypatch.setattr(compiled, "_rows_before", [0, 0])
+    for _ in range(2):  # the second run has the room that the first one made
+        recordings = both(crowded(), "t,p,g")
+        assert recordings is not None
+        assert_same(*recordings)
+    assert min(compiled._rows_before) > 100
 
 
 @pytest.mark.parametrize("what", ["a tick of a finish", "the device of two jobs that tie", "the order of two gaps"])

@@ -19,13 +19,15 @@ from jinja2 import Environment
 import windtunnel
 from windtunnel.app.run import Output
 from windtunnel.cli.main import cli
-from windtunnel.core import forks
+from windtunnel.core import forks, kept
 from windtunnel.core.errors import InputError
 from windtunnel.core.forks import Copy, shared, usable_processors
 from windtunnel.engine.prepare import decoder_cache
 from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.report import page
 from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel.simulation.run import Run, prepare_run
 from windtunnel_models.catalogue import Catalogue
 
@@ -212,6 +214,63 @@ def test_step_costs_that_a_copy_computes_are_those_of_this_process(monkeypatch: 
     for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
         assert np.array_equal(getattr(here, name), getattr(there, name)), name
     assert (accuracy, sources) == (here.accuracy, here.sources)
+
+
+def test_kept_tables_are_those_that_were_computed_and_damaged_or_other_ones_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    computed: list[int] = []
+
+    def counted(function: Callable[[int], object], numbers: Sequence[int], _: int) -> list[object]:
+        computed.append(len(numbers))
+        return [function(number) for number in numbers]
+
+    def costs(count: int, catalogue: Catalogue, accuracies: bool = True) -> DecoderCosts:
+        """Return the tables as a new process would find them; ``count``: how many things it has to compute."""
+        monkeypatch.setattr(decoder_cache, "_cache", {})
+        monkeypatch.setattr(decoder_cache, "_received", {})
+        computed.clear()
+        ready = scenario_from_data(yaml.safe_load(SCENARIO))
+        devices = fleet_devices(ready, catalogue)
+        prepared = prepare(ready, devices, policy_of(ready), lambda *_: 0.0, processes=2, accuracies=accuracies)
+        found = prepared.compiled[0, 0].decoder
+        assert found is not None
+        assert computed == [count]
+        return found
+
+    def files() -> list[Path]:
+        return sorted(tmp_path.glob("decoder.*"))
+
+    monkeypatch.setattr(decoder_cache, "shared", counted)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    shipped = Catalogue()
+    here = costs(2, shipped)
+    assert not files()  # the suite keeps nothing
+    monkeypatch.setenv("WINDTUNNEL_KEEP_TABLES", "1")
+    costs(1, shipped, accuracies=False)
+    costs(1, shipped)  # the accuracy, which was not asked for before
+    found = costs(0, shipped)
+    for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
+        assert np.array_equal(getattr(here, name), getattr(found, name)), name
+    assert (found.accuracy, found.sources) == (here.accuracy, here.sources)
+
+    (file,) = files()
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:100] + b"!" + whole[101:]):
+        file.write_bytes(damaged)
+        costs(2, shipped)
+        assert file.read_bytes() == whole
+    costs(2, shipped.replaced({"l4": {"memory_bandwidth_bytes_per_s": 200e9}}))
+    assert len(files()) == 2
+    costs(2, Catalogue([tmp_path]))  # a folder that may describe devices otherwise
+    monkeypatch.setattr(decoder_cache, "_SOURCES", (tmp_path / "other sources",))
+    costs(2, shipped)
+    assert len(files()) == 3
+    monkeypatch.setattr(kept, "_MOST_BYTES", 5 * len(whole) // 2)
+    os.utime(file, (time.time() + 1, time.time() + 1))
+    kept.write(kept.name_of("decoder", "more"), whole[16:])
+    assert len(files()) == 2
+    assert file in files()  # those that were not used for the longest time are deleted
 
 
 def elsewhere(function: Callable[..., object]) -> Callable[..., object]:

@@ -26,13 +26,12 @@ _NO_TRAILING, _NO_LEADING = _BASE, 2 * _BASE
 
 def _digits() -> npt.NDArray[np.uint32]:
     """Return the four digits of each number below 10,000: all, then without the last zeros, then without the first."""
-    every = [f"{number:0{_GROUP}d}" for number in range(_BASE)]
-    shown = [
-        *every,
-        *(text.rstrip("0").ljust(_GROUP, "\xff") for text in every),
-        *(text.lstrip("0").rjust(_GROUP, "\xff") for text in every),
-    ]
-    return np.frombuffer("".join(shown).encode("latin-1"), dtype=np.uint32)
+    digits = np.arange(_BASE)[:, np.newaxis] // 10 ** np.arange(_GROUP)[::-1] % 10
+    text = digits + ord("0")
+    last = np.logical_and.accumulate(digits[:, ::-1] == 0, axis=1)[:, ::-1]
+    first = np.logical_and.accumulate(digits == 0, axis=1)
+    shown = np.concatenate([text, np.where(last, BLANK, text), np.where(first, BLANK, text)])
+    return shown.astype(np.uint8).view(np.uint32)[:, 0]
 
 
 _DIGITS = _digits()

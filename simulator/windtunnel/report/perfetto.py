@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from windtunnel.core.recording import DEGRADATION_CAUSES, DegradedIntervals, IntArray, Recording, Slice, Slices, Steps
 from windtunnel.core.ticks import TickArray
-from windtunnel.report.byte_columns import Column, decimals, joined, words
+from windtunnel.report.byte_columns import Column, decimals, floats, joined, words
 
 MAX_COUNTER_POINTS = 200_000
 MAX_DEGRADED_INTERVALS = 100_000
@@ -170,13 +170,12 @@ def _counter(name: str, key: str, steps: Steps) -> Iterator[bytes]:
     index = downsampled(steps, MAX_COUNTER_POINTS - 1)
     # A counter is drawn up to its last event, so the last value is repeated at the end of the run.
     ticks = np.append(steps.ticks[index], steps.end)
-    # Most counters have few values.
-    values, value_of = np.unique(np.append(steps.values[index], steps.values[index[-1:]]), return_inverse=True)
+    values = np.append(steps.values[index], steps.values[index[-1:]])
     for begin in range(0, len(ticks), _ROWS):
         some = slice(begin, begin + _ROWS)
-        shown, shown_of = np.unique(value_of[some], return_inverse=True)
-        texts = words(list(map(repr, values[shown].tolist())), shown_of)
-        yield joined([head, microseconds(ticks[some]), f',"args":{{"{key}":', texts, "}},\n"])
+        # Most counters have few values.
+        shown, shown_of = np.unique(values[some], return_inverse=True)
+        yield joined([head, microseconds(ticks[some]), f',"args":{{"{key}":', floats(shown)[shown_of], "}},\n"])
 
 
 def downsampled(steps: Steps, points: int) -> npt.NDArray[np.int64]:

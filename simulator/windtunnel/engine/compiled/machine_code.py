@@ -22,9 +22,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from windtunnel.core.kept import BESIDE, first_writable, folders, stated_processor
 from windtunnel.engine.compiled import elf
 
-_BESIDE = Path(__file__).parents[1] / "transitions" / "__pycache__"
+_BESIDE = BESIDE
 _USER_EXCEPTION = 1
 """The first status of Numba's calling convention that means a raised exception."""
 _OF_UNUSED_CALLS = frozenset({"numba_gil_ensure", "numba_gil_release", "numba_unpickle"})
@@ -83,11 +84,9 @@ def _machine() -> str:
 
 def _processor() -> list[str]:
     """Return the model and the features of the processor: those that Linux states, or else those that LLVM finds."""
-    with suppress(OSError, UnicodeDecodeError):
-        first, _, _ = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")
-        stated = [line for line in first.splitlines() if line.startswith(("model name", "flags"))]
-        if len(stated) == 2:
-            return stated
+    stated = stated_processor()
+    if stated:
+        return stated
     import llvmlite.binding as llvm
 
     return [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
@@ -95,21 +94,12 @@ def _processor() -> list[str]:
 
 def _folders() -> list[Path]:
     """Return the folders that may have machine code, the first one first: beside the source, then the user's own."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    if chosen:
-        return [Path(chosen)]
-    user = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if os.environ.get("HOME") else None)
-    return [_BESIDE, *([] if user is None else [Path(user) / "windtunnel"])]
+    return folders(_BESIDE)
 
 
 def writable_folder() -> Path | None:
     """Return the first folder for machine code that can be written to; None if there is none."""
-    for folder in _folders():
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
-                return folder
-    return None
+    return first_writable(_folders())
 
 
 @dataclass(frozen=True)

@@ -68,11 +68,30 @@ def run(prepared: PreparedRun, progress: Progress | None = None, watch: Watch | 
 
 def _run(prepared: PreparedRun, progress: Progress | None, watch: Watch | None) -> Recording:
     words, answers = Words(), Answers(prepared)
-    world = _drive(prepared, build(prepared, words), answers, progress, watch)
+    world = _drive(prepared, _with_room(build(prepared, words)), answers, progress, watch)
+    _rows_before[:] = [len(world.intervals), len(world.gaps)]
     if prepared.streamed:
         return streamed_recording(prepared, world, words)
     log = event_log(prepared, world, words, answers)
     return accounting.record(prepared, log, int(world.run[0].end))
+
+
+_rows_before = [0, 0]
+"""The rows of intervals and of gaps that the last run of this process had room for."""
+
+
+def _with_room(world: World) -> World:
+    """Return the tables at tick 0 with as many rows for events as the last run needed.
+
+    Runs of one process are often alike: those that are redrawn, or repeated with other times of steps. So their tables
+    are not copied while they grow. Rows that are not written take no memory.
+    """
+    intervals, gaps = _rows_before
+    if intervals > len(world.intervals) > 1:
+        world = world._replace(intervals=unwritten_records(intervals, world.intervals.dtype))
+    if gaps > len(world.gaps) > 1:
+        world = world._replace(gaps=unwritten_records(gaps, world.gaps.dtype))
+    return world
 
 
 def _own_error(prepared: PreparedRun, error: Exception) -> Exception:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import zip_longest
 
+from windtunnel.core import kept
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.errors import InputError
 from windtunnel.core.forks import shared
 from windtunnel.core.policy import Batch
+from windtunnel.core.shipped import files_digest
 from windtunnel.core.speculation import Speculation
 from windtunnel.engine.prepare.decoder_tables import StepTables, mean_context
 from windtunnel.engine.prepare.decoding import DecoderCosts
@@ -135,31 +137,71 @@ def receive_tables(tables: Known) -> None:
 def price_together(wanted: Sequence[Wanted], processes: int, *, accuracies: bool) -> None:
     """Compute tables that will be asked for, and their sources, in this process and copies of it.
 
-    ``accuracies``: the accuracies will be asked for too. What cannot be computed is left out: whoever asks for it gets
-    the error.
+    ``accuracies``: the accuracies will be asked for too. What an earlier process has kept is read from its file. What
+    cannot be computed is left out: whoever asks for it gets the error.
     """
     missing = list({w.key: w for w in wanted if w.key not in _cache.get(w.coarseness, {})}.values())
     if processes < 2 or not missing:
         return
-    count = len(missing)
+    names = [_name(of) for of in missing]
+    tables = [_stored(name) for name in names]
+    computed = _compute(missing, tables, processes, accuracies)
+    for number, (of, name, known) in enumerate(zip(missing, names, tables, strict=True)):
+        if known is None:
+            continue
+        if of.key not in _cache.get(of.coarseness, {}):
+            _received[of.key.replica, of.key.step] = known
+        if name is not None and number in computed:
+            kept.write(name, known)
 
-    def compute(number: int) -> StepTables | ModelAccuracy | None:
-        of = missing[number % count]
+
+def _compute(
+    wanted: Sequence[Wanted], tables: list[StepTables | None], processes: int, accuracies: bool
+) -> AbstractSet[int]:
+    """Compute the tables and the accuracies that ``tables`` lack, and put them there; return the numbers of these."""
+    unknown = [(number, False) for number, known in enumerate(tables) if known is None]
+    if accuracies:
+        unknown += [(number, True) for number, t in enumerate(tables) if t is None or t.described.accuracy is None]
+
+    def compute(place: int) -> StepTables | ModelAccuracy | None:
+        number, accuracy = unknown[place]
+        of = wanted[number]
         with suppress(InputError):
-            if number >= count:
+            if accuracy:
                 return step_accuracy(of.replica, of.model, of.step, mean_context(of.longest))
             costs = _costs(of)
             costs.described.sources = costs.sources
             return _tables(costs)
         return None
 
-    found = shared(compute, range(2 * count if accuracies else count), processes)
-    for of, tables, accuracy in zip_longest(missing, found[:count], found[count:]):
-        if isinstance(tables, StepTables):
-            if isinstance(accuracy, ModelAccuracy):
-                tables.described.accuracy = accuracy
-            if of.key not in _cache.get(of.coarseness, {}):
-                _received[of.key.replica, of.step] = tables
+    for (number, _), found in zip(unknown, shared(compute, range(len(unknown)), processes), strict=True):
+        known = tables[number]
+        if isinstance(found, StepTables):
+            tables[number] = found
+        elif isinstance(found, ModelAccuracy) and known is not None:
+            known.described.accuracy = found
+    return {number for number, _ in unknown}
+
+
+_SOURCES = tuple(kept.PACKAGE / part for part in ("core", "scenario", "engine/prepare"))
+"""The sources from which the tables are computed, besides those of the device models."""
+
+
+def _name(of: Wanted) -> str | None:
+    """Return the name by which tables are kept; None if they depend on more than files of the package."""
+    device = of.replica.device
+    files = files_digest(device) if kept.is_on() and not of.coarseness else None
+    if files is None:
+        return None
+    # The key has the values of the device without their sources, which are kept with the tables.
+    sourced = [(name, *vars(value).values()) for name, value in device.values.items()]
+    return kept.name_of("decoder", files, kept.contents_digest(*_SOURCES), repr((of.key.replica, of.key.step, sourced)))
+
+
+def _stored(name: str | None) -> StepTables | None:
+    """Return tables that an earlier process has kept, if there are any."""
+    found = None if name is None else kept.read(name)
+    return found if isinstance(found, StepTables) else None
 
 
 def _costs(wanted: Wanted) -> DecoderCosts:
