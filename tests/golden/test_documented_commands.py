@@ -76,7 +76,8 @@ def test_times_of_requests_and_names_of_models_are_explained_before_they_are_use
 def test_every_relative_link_leads_somewhere() -> None:
     broken = []
     for path in [*DOCUMENTS, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
+        text = re.sub(r"(?ms)^```.*?^```", "", path.read_text())
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
             if "://" not in target and not (path.parent / target).exists():
                 broken.append(f"{path.name}: {target}")
     assert broken == []

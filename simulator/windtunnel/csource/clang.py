@@ -21,6 +21,8 @@ BINARY = (
     "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",",
 )  # fmt: skip
 """Operators by Clang's number (``CXBinaryOperatorKind``)."""
+_MACROS = str(ABSENT / "macros of the command line")
+"""The name of the text that defines them, which is no file."""
 _ACCEPTED = (
     "register", "implicit-int", "int-conversion", "incompatible-pointer-types", "incompatible-function-pointer-types",
     "c++11-narrowing", "reserved-user-defined-literal", "writable-strings", "return-type", "address-of-temporary",
@@ -206,6 +208,12 @@ class Node:
         return InputError(problem, where=Location(file, line, column), expected=expected)
 
 
+def _definitions(defines: Sequence[str]) -> str:
+    """Return definitions of the macros of the command line as text, without reserved names."""
+    named = [one.partition("=") for one in defines if not one.startswith("_")]
+    return "".join(f"#define {name} {value if equals else 1}\n" for name, equals, value in named)
+
+
 class Unit:
     """A parsed C file.
 
@@ -254,6 +262,7 @@ class Unit:
         self.instances += instances
         arguments = [*self._arguments(defines, include), "-Wall" if warnings else "-w"]
         absent = [(path, absent_text(name, opencl=self.opencl)) for path, name in missing.items()]
+        absent.append((_MACROS, _definitions(defines)))
 
         def parse(inside: Mapping[str, Sequence[str]]) -> Any:
             # A reference to an instance is what Clang shows its body for.
@@ -303,8 +312,9 @@ class Unit:
         return self
 
     def _arguments(self, defines: Sequence[str], include: Sequence[str]) -> list[str]:
-        given = [f"-D{one}" for one in defines]
-        given += [f"-I{folder}" for folder in include]
+        # The prelude tests reserved names. Other macros, such as -DN=4 and -DT=float, must not change its own names.
+        given = [f"-D{one}" for one in defines if one.startswith("_")]
+        given += ["-include", _MACROS, *(f"-I{folder}" for folder in include)]
         given += ["-nostdinc", "-ferror-limit=0", *(f"-Wno-{name}" for name in _ACCEPTED)]
         if self.opencl:
             prelude = str(PRELUDE / "opencl.h")

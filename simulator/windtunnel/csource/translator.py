@@ -183,12 +183,7 @@ class Translator(OpenCL):
         objects: list[tuple[str, int]] = []
         for number, parameter in enumerate(listed):
             self._parameter(number, parameter, assigned, parameters, objects)
-        # Pointers in memory may point to what this pass has not come to yet.
-        for name, one in self.facts.of_file.items():
-            if name in self.facts.escaped and one.kind == "VAR_DECL":
-                self.static(one, "global")
-            elif name in self.facts.escaped:
-                self.function_pointer(node, one)
+        self._begin_escaped(node)
         self.statements(next(kid for kid in node.kids if kid.kind == "COMPOUND_STMT"))
         for name, line in [*objects, *((name, self.objects[name].line or self.line(node)) for name in self.hidden)]:
             element = self.storage_of(name)
@@ -197,10 +192,7 @@ class Translator(OpenCL):
                 parameters.append(ir.Parameter(name, arrays[name], line))
         self.read_through_copies()
         self._begin_barriers(self.line(node))
-        for counter in (COPIES, CLOCK):
-            if counter in self.variables:
-                zero = build.literal(self.line(node), 0, self.variables[counter])
-                self.body.insert(0, ir.Assign(self.line(node), counter, zero))
+        self._begin_counters(self.line(node))
         ordered = [p if p.name not in arrays else ir.Parameter(p.name, arrays[p.name], p.line) for p in parameters]
         declared = self._declared()
         arrays |= {name: types.Array(made.element, 1) for name, made in declared.items()}
@@ -214,6 +206,22 @@ class Translator(OpenCL):
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
+
+    def _begin_escaped(self, node: Node) -> None:
+        """Make the file's variables and functions known that pointers in memory may point to."""
+        # This pass may come to such a pointer before it comes to them.
+        for name, one in self.facts.of_file.items():
+            if name in self.facts.escaped and one.kind == "VAR_DECL":
+                self.static(one, "global")
+            elif name in self.facts.escaped:
+                self.function_pointer(node, one)
+
+    def _begin_counters(self, line: int) -> None:
+        """Let the counters of copies and of time begin at 0, if the kernel has them."""
+        for counter in (COPIES, CLOCK):
+            if counter in self.variables:
+                zero = build.literal(line, 0, self.variables[counter])
+                self.body.insert(0, ir.Assign(line, counter, zero))
 
     def _units(self, arrays: Mapping[str, types.Array]) -> dict[str, tuple[int, int]]:
         """Return the arrays that are kept in smaller units than their elements, with the bytes of both."""
