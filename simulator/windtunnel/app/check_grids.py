@@ -7,7 +7,7 @@ and blocks, the parameters, and what is not known.
 
 A buffer that is indexed by rows (``y * width + x``, where x is compared with the width and y with the height) has as
 many elements as rows and columns. The size of another one is not told by its kernel: it grows until the launch stays
-within it. A second launch has sizes that the block does not divide.
+within it (``check_made_up``). A second launch has sizes that the block does not divide.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ _FEW = 4
 _MAX_DEPTH = 40
 _MAX_TERMS = 64
 """Terms of a polynomial; one of more is not known."""
-_MOST = 1 << 26
-"""Bytes up to which a buffer grows."""
 _AXES = 3
 
 Monomial = tuple[str, ...]
@@ -63,16 +61,6 @@ class GridSizes:
     first: Sizes
     second: Sizes | None
     sides: Mapping[str, int]
-    bytes: Mapping[str, tuple[int, int]]
-    """For each buffer, the bytes of an element of the parameter, and of one that the kernel accesses."""
-
-    def grown(self, array: str, index: object, counts: Mapping[str, int], threads: int) -> int | None:
-        """Return elements of a buffer with which an index is inside; None if its size is known, or too large."""
-        if array in self.first.elements or array not in self.bytes or not isinstance(index, int) or index < 0:
-            return None
-        of_parameter, accessed = self.bytes[array]
-        wanted = max(2 * counts.get(array, threads), -(-(index + 1) * accessed // of_parameter))
-        return wanted if wanted * of_parameter <= _MOST else None
 
 
 def grid_sizes(
@@ -102,7 +90,7 @@ def grid_sizes(
     second = None
     if guarded and not set(uses.strides) - set(sides):
         second = Sizes(numbers | loops | fewer, _elements(rows, numbers | fewer, of_arrays))
-    return GridSizes(first, second, {name: fewer[name] for name in sorted(guarded)}, of_arrays)
+    return GridSizes(first, second, {name: fewer[name] for name in sorted(guarded)})
 
 
 def _fewer(
