@@ -177,6 +177,7 @@ def test_what_cannot_be_translated_says_what_to_report(tmp_path: Path, monkeypat
     with pytest.raises(InputError) as error:
         checked(tmp_path, source)
     text = str(error.value)
+    assert error.value.exit_code == 70
     assert "kernel.cu:3:" in text
     assert "please report the statement (auto [a, b] = p;)" in text
     assert "'KeyError: 'x' in test_check_findings.py:" in text

@@ -106,6 +106,12 @@ class InputError(WindtunnelError):
         return type(self)(self.problem, where=merged, expected=self.expected, nearest=self.nearest)
 
 
+class TranslatorError(InputError):
+    """A bug of Windtunnel that shows at a place of a C source: what the translator does not expect."""
+
+    exit_code: ClassVar[int] = 70
+
+
 class UnsupportedOperationError(InputError):
     """The kind of a device, or its API, does not support an operation."""
 

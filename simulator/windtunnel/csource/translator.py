@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from windtunnel.core.errors import Location, TranslatorError
 from windtunnel.core.version import __version__
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node, Unit
@@ -413,14 +414,15 @@ def translated(translator: Translator) -> CProgram:
         RecursionError,
     ) as error:
         at = translator.current or translator.kernel
-        file, line, _ = at.place
+        file, line, column = at.place
         text = at.unit.text_of(file, line)
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
-        raise at.refused(
+        raise TranslatorError(
             f"this statement cannot be translated, which is an error in Windtunnel {__version__}: please report the "
             f"statement{f' ({text})' if text else ''}, the declarations that it uses, and "
-            f"'{type(error).__name__}{f': {error}' if str(error) else ''} in {where}'"
+            f"'{type(error).__name__}{f': {error}' if str(error) else ''} in {where}'",
+            where=Location(file, line, column),
         ) from error
 
 
