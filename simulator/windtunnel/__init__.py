@@ -2,6 +2,9 @@
 
 The names a user needs are attributes of this package and are imported on first use, so that
 ``import windtunnel`` itself (and so the pytest plugin) stays quick.
+
+PYTEST_DONT_REWRITE: this module has no assertions, and a worker of pytest-xdist under ``--emulate`` has imported it
+before pytest begins, of which pytest would warn.
 """
 
 from __future__ import annotations

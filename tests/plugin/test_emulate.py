@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -94,6 +95,30 @@ def test_forks_that_use_cuda_first_are_emulated_and_leaving_at_once_hides_no_fin
     wanted = [f"windtunnel: {found} 4", f"windtunnel: {found} 4", f"windtunnel: in a child process: {found} 4"]
     assert said == wanted, done.stderr
     assert "there is no module 'absent.part'" in emulate("-m", "absent.part", cwd=tmp_path, expect=2).stderr
+
+
+def test_a_module_that_only_a_finder_of_an_editable_installation_knows_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "elsewhere.py"
+    source.write_text("print(__name__, __spec__.name)\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nfrom importlib.util import spec_from_file_location\n"
+        "class Finder:\n"
+        "    @staticmethod\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        f"        return spec_from_file_location(name, {str(source)!r}) if name == 'mylib' else None\n"
+        "sys.meta_path.append(Finder)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    assert emulate("-m", "mylib", cwd=tmp_path).stdout == "__main__ mylib\n"
+
+
+def test_a_worker_of_xdist_that_takes_warnings_as_errors_runs_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--emulate", "cupy", "-n", "1", "-W"]
+    done = subprocess.run([*command, "error"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

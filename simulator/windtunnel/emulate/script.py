@@ -7,7 +7,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -60,8 +60,14 @@ def run_script(
 
 def _check_module(name: str, folder: str) -> None:
     """Raise InputError if there is no such module. Only the outermost package is looked for, which imports nothing."""
-    outermost = name.partition(".")[0]
-    if outermost not in sys.builtin_module_names and PathFinder.find_spec(outermost, [folder, *sys.path]) is None:
+    sys.path.insert(0, folder)
+    try:
+        found = find_spec(name.partition(".")[0]) is not None
+    except ValueError:  # a module that has been imported and has no specification
+        found = True
+    finally:
+        sys.path.remove(folder)
+    if not found:
         raise InputError(f"there is no module '{name}'", expected="a Python module, as for `python -m`")
 
 
