@@ -16,6 +16,7 @@ from windtunnel.emulate import session
 warnings.simplefilter("ignore")
 FINDINGS = session.current.open().findings
 NOTHING = np.zeros((0, 3))
+ONES = np.ones(8)
 
 
 def found(call: Callable[[], Any]) -> str:
@@ -169,6 +170,46 @@ def reads_are_observed(a: Any) -> None:
     flagged[1, 1](a)  # the host polls such a flag
     assert found(lambda: a[0] + a[1]) == ""
     cuda.synchronize()
+
+
+def program_the_host_writes_mapped_memory_before_it_has_waited() -> None:
+    for make in (cuda.mapped_array, cuda.managed_array):
+        a = make(8)
+        a[:] = 0
+        for write in (lambda: a.__setitem__(1, 9), lambda: a[:3].fill(8), lambda: np.add(ONES, 7, out=a)):
+            first_half[1, 8](a)
+            said = found(write)
+            line = write.__code__.co_firstlineno
+            assert "the host writes through the view" in said and f"numba_host.py:{line}: " in said, said
+            cuda.synchronize()
+            assert found(write) == ""
+        first_half[1, 8](a)
+        assert found(lambda: a.__setitem__(5, 9)) == ""
+        cuda.synchronize()
+
+
+@cuda.jit(device=True)
+def next_of(a, i):
+    return a[i + 1]  # the line of the finding
+
+
+@cuda.jit
+def calls_next_of(a, got):
+    i = cuda.grid(1)
+    got[i] = next_of(a, i)
+
+
+@cuda.jit
+def calls_a_lambda(a, got):
+    next_item = lambda i: a[i + 1]  # noqa: E731  the line of the finding
+    i = cuda.grid(1)
+    got[i] = next_item(i)
+
+
+def program_an_element_that_a_function_returns_is_read_at_the_function_s_line() -> None:
+    for kernel in (calls_next_of, calls_a_lambda):
+        said = found(lambda kernel=kernel: kernel[1, 4](np.zeros(4), np.zeros(4)))
+        assert "index 4 is out of bounds for 'a'" in said and "the line of the finding" in said, said
 
 
 def program_parts_and_results_of_mapped_arrays_have_memory_of_their_own() -> None:

@@ -406,9 +406,9 @@ def test_the_host_must_not_write_to_what_a_copy_still_reads(device: Accelerator)
     def program() -> None:
         a.copy_from(host, stream, pinned=True)  # HERE
         host[7] = 1
-        device.synchronize()
+        device.synchronize()  # HERE
 
-    with pytest.raises(errors.MissingSync, match="the host has written to the host's array of 4,096 bytes") as caught:
+    with pytest.raises(errors.MissingSync, match="before here, to the host's array of 4,096 bytes") as caught:
         program()
     assert caught.value.lines == lines_of(program)
     device.synchronize()
@@ -467,7 +467,7 @@ def test_the_host_must_not_write_through_an_old_view_while_a_kernel_has_it(devic
         seen[...] = 1
         device.launch(double, 1, 32, a)  # HERE
         seen[0] = 5
-        device.synchronize()
+        device.synchronize()  # HERE
 
     with pytest.raises(errors.MissingSync, match=r"through the view that host\(\) returned at line") as caught:
         program()

@@ -65,6 +65,12 @@ class Allocation:
             context: Any = self.accelerator.context
             context.host_reads(self.buffer.memory, array)
 
+    def host_wrote(self) -> None:
+        """Raise MissingSync if the host has just changed what an unfinished operation uses."""
+        if self.buffer is not None:
+            context: Any = self.accelerator.context
+            context.host_wrote(self.buffer.memory)
+
     def mark_written(self, view: np.ndarray | None = None) -> None:
         """Record that its elements have values: all, or those of a view of its contents."""
         if self.buffer is not None:

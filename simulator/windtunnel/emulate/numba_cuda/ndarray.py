@@ -433,8 +433,9 @@ class DeviceRecord(DeviceNDArray):
 class MappedNDArray(np.ndarray):
     """An array of the host that the device accesses too, or a view of one. Copies and results are plain arrays.
 
-    What it reads while a kernel that writes it is in progress is a `MissingSync`. Only reads by its own operators and
-    methods are seen: `np.asarray` gives an array whose reads are not.
+    What it reads while a kernel that writes it is in progress is a `MissingSync`, and so is what it changes while one
+    uses it. Only accesses by its own operators and methods are seen at their lines: `np.asarray` gives an array whose
+    reads are not seen, and whose writes are seen when the host waits for the kernel.
     """
 
     _memory: tuple[Allocation, int, Any] | None = None
@@ -487,6 +488,9 @@ class MappedNDArray(np.ndarray):
         if out is not None:
             named["out"] = tuple(one.view(np.ndarray) if isinstance(one, MappedNDArray) else one for one in out)
         made = getattr(ufunc, method)(*given, **named)
+        for one in out or ():
+            if isinstance(one, MappedNDArray):
+                one._wrote()
         return made if out is None else out[0] if len(out) == 1 else out
 
     def __getitem__(self, index: Any) -> Any:
@@ -497,6 +501,19 @@ class MappedNDArray(np.ndarray):
                 numbers = [operator.index(place) for place in places]
                 self._part(tuple(slice(at, at + 1 or None) for at in numbers))._read()
         return super().__getitem__(index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(index, value)
+        self._wrote()
+
+    def fill(self, value: Any) -> None:
+        """Assign a number to every element."""
+        super().fill(value)
+        self._wrote()
+
+    def _wrote(self) -> None:
+        if self._memory is not None:
+            self._memory[0].host_wrote()
 
     def _part(self, index: Any) -> MappedNDArray:
         part: MappedNDArray = super().__getitem__(index)

@@ -271,12 +271,17 @@ class StreamOrder:
             stream.clock.clear()
         self._drop_ended()
 
-    def find_host_write(self, buffer: TrackedBuffer | None = None) -> MissingSync | None:
-        """Return the finding that the host wrote to memory of an unfinished operation: to one buffer, or to any."""
+    def find_host_write(
+        self, buffer: TrackedBuffer | None = None, *, by_caller: bool = False
+    ) -> MissingSync | None:
+        """Return the finding that the host wrote to memory of an unfinished operation: to one buffer, or to any.
+
+        ``by_caller``: the caller's line has just written to it. Otherwise the line of the write is not known.
+        """
         for tracked in list(self.host.tracked.values()) if buffer is None else [buffer]:
             for access in tracked.accesses:
                 if access.host_has_written():
-                    return self._overwritten(tracked, access)
+                    return self._overwritten(tracked, access, by_caller=by_caller)
         return None
 
     def find_host_read(self, memory: EmulatedMemory, array: np.ndarray) -> MissingSync | None:
@@ -333,18 +338,20 @@ class StreamOrder:
             lines=_lines(file, old.where, new.where),
         )
 
-    def _overwritten(self, buffer: TrackedBuffer, access: StreamAccess) -> MissingSync:
-        file, line = access.where
+    def _overwritten(self, buffer: TrackedBuffer, access: StreamAccess, *, by_caller: bool) -> MissingSync:
+        file, line = caller()
+        began = _at(access.where, file)
+        verb = "writes" if by_caller else f"has written, after {began} and before here,"
         viewed_at = buffer.viewed_at
         view = "" if viewed_at is None else f" through the view that host() returned at {_at(viewed_at, file)}"
-        verb = "may still read" if access.kind == READ else "may still write"
+        uses = "may still read" if access.kind == READ else "may still write"
         stream = access.stream
         return MissingSync(
-            f"{file}:{line}: the host has written{view} to {_describe(buffer, file)}, which {access.operation} on "
-            f"{stream.name} of {stream.device} {verb}, because the host has not waited for it; wait for {stream.name}, "
-            "or for an event recorded after the operation, before the host writes",
+            f"{file}:{line}: the host {verb}{view} to {_describe(buffer, file)}, which {access.operation} on "
+            f"{stream.name} of {stream.device} ({began}) {uses}, because the host has not waited for it; wait for "
+            f"{stream.name}, or for an event recorded after the operation, before the host writes",
             file=file,
-            lines=_lines(file, access.where, *([viewed_at] if viewed_at is not None else [])),
+            lines=_lines(file, access.where, (file, line), *([viewed_at] if viewed_at is not None else [])),
         )
 
     def _read_early(self, buffer: TrackedBuffer, access: StreamAccess) -> MissingSync:

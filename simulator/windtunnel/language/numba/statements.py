@@ -453,7 +453,7 @@ class StatementReader(CallReader):
             if not (isinstance(made, Const) and made.value is None):
                 self.refuse(node, "a kernel that returns a value", "return alone; results go into arrays")
         elif frame.single:
-            frame.returns.append(made)
+            frame.returns.append(self._returned(value, made))
             self.dead = True
             return
         else:
@@ -462,6 +462,10 @@ class StatementReader(CallReader):
             self._result(node, made)
         self.emit(ir.Return(node.lineno))
         self.dead = True
+
+    def _returned(self, node: ast.expr | None, value: Value) -> Value:
+        """Return the result of a function; an element is read at the function's line, and not at that of its call."""
+        return value if node is None or isinstance(node, ast.Name) else self.loaded(node, value)
 
     def _result(self, node: ast.AST, made: Value) -> None:
         frame = self.frame
@@ -489,7 +493,7 @@ class StatementReader(CallReader):
             )
         if isinstance(frame.tree, ast.Lambda):
             outer, self.frame = self.frame, frame
-            value = self.expression(frame.tree.body)
+            value = self._returned(frame.tree.body, self.expression(frame.tree.body))
             self.frame = outer
             return value
         body = as_expression(frame.tree.body)
