@@ -65,9 +65,12 @@ def mark_expected(error: BaseException | None) -> None:
         return
     from windtunnel.core.errors import Finding
 
+    children: Any = sys.modules.get("windtunnel.emulate.child_findings")
     while error is not None:
         if isinstance(error, Finding):
             error.expected = True
+            if children is not None:
+                children.expect(error)
         for one in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
             mark_expected(one)
         error = error.__cause__

@@ -22,6 +22,7 @@ import pytest
 from windtunnel.pytest_findings import hidden_findings, mark_expected, note_expected_findings
 
 if TYPE_CHECKING:
+    from windtunnel.core.errors import Finding
     from windtunnel.runtime.accelerator import Accelerator
     from windtunnel.runtime.faults import FaultPlan
     from windtunnel.simulation.run import PlacementRun, Run
@@ -293,14 +294,27 @@ class _EmulatedPrograms:
             pytest.fail(str(error), pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
-        """Fail a test for findings of child processes, and of fixtures of a larger scope when they end."""
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Fail a test for findings of its child processes, so that a test that is marked as xfail fails as expected."""
         from windtunnel.emulate import pytest_hooks
 
         yield
+        self._check(item, (), pytest_hooks.findings_of_children())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
+        """Fail a test for findings of child processes that end later, and of fixtures of a larger scope."""
+        from windtunnel.emulate import pytest_hooks
+
+        yield
+        of_children = pytest_hooks.findings_of_children()
+        pytest_hooks.end_test()
+        self._check(item, pytest_hooks.findings_of_all(), of_children)
+
+    def _check(self, item: pytest.Item, findings: Sequence[Finding], of_children: Sequence[str]) -> None:
         marker = item.get_closest_marker("accelerator")
         options = {} if marker is None else marker.kwargs  # a wrong one has failed the test before
-        hidden = hidden_findings(pytest_hooks.findings_of_all(), options, pytest_hooks.findings_of_children())
+        hidden = hidden_findings(findings, options, of_children)
         if hidden:
             pytest.fail(hidden, pytrace=False)
 

@@ -293,6 +293,22 @@ def test_hiding_fixture(prepared):
 def test_hiding_child_process():
     import subprocess
     subprocess.run([sys.executable, "-c", "import test_kernels as t; t.test_caught_finding()"], check=True)
+
+
+from multiprocessing import get_context
+from concurrent.futures import ProcessPoolExecutor
+
+
+def test_expected_finding_of_a_child():
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool, pytest.raises(errors.OutOfBounds, match="index 8"):
+        pool.submit(test_finding).result()
+
+
+@pytest.mark.xfail(strict=True)
+def test_known_finding_of_a_child():
+    child = get_context("spawn").Process(target=test_caught_finding)
+    child.start()
+    child.join()
 """
 )
 
@@ -304,7 +320,7 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
         (tmp_path / name).write_text(page.partition(f"```{kind} {name}\n")[2].partition("```")[0])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert re.search(r"^4 failed, 15 passed, 1 xfailed.* 4 errors", done.stdout, re.M), done.stdout
+    assert re.search(r"^5 failed, 15 passed, 2 xfailed.* 3 errors", done.stdout, re.M), done.stdout
     assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
     assert "windtunnel/emulator" not in done.stdout
     assert "NumbaPerformanceWarning" not in done.stdout.partition("warnings summary")[2]

@@ -246,6 +246,8 @@ class Finding(WindtunnelError):
         """The seed of the schedule of threads in which it was found; None for the default schedule."""
         self.expected = False
         """Whether a test expects the finding, such as with ``pytest.raises``, or pytest has reported it."""
+        self.process: int | None = None
+        """The id of the process that found it, if the program is emulated. A pool passes on findings of children."""
 
     def under(self, schedule: int) -> None:
         """Record the seed of the schedule in which it was found."""

@@ -74,6 +74,11 @@ def findings_of_children() -> list[str]:
     return [f"in a child process: {text}" for text in child_findings.take()]
 
 
+def end_test() -> None:
+    """Forget which findings of child processes the test has expected."""
+    child_findings.forget_expected()
+
+
 def end() -> None:
     """Remove what `begin` has made."""
     child_findings.end()
