@@ -188,6 +188,54 @@ def program_the_host_writes_mapped_memory_before_it_has_waited() -> None:
         cuda.synchronize()
 
 
+@cuda.jit
+def votes(a, mask):
+    i = cuda.grid(1)
+    a[i] = cuda.ballot_sync(mask, 1)
+
+
+@cuda.jit
+def shuffles(a, mask):
+    i = cuda.grid(1)
+    a[i] = cuda.shfl_sync(mask, i, 0)
+
+
+@cuda.jit
+def matches(a, mask):
+    i = cuda.grid(1)
+    a[i] = cuda.match_any_sync(mask, 1)
+
+
+def program_a_lane_that_its_mask_does_not_name_is_a_finding() -> None:
+    for kernel in (votes, shuffles, matches):
+        assert "does not name the lane that executes it" in found(lambda k=kernel: k[1, 32](np.zeros(32), 0xFFFF))
+        assert found(lambda k=kernel: k[1, 32](np.zeros(32), 0xFFFFFFFF)) == ""
+        assert found(lambda k=kernel: k[1, 16](np.zeros(16), 0xFFFF)) == ""
+
+
+def program_devices_contexts_events_and_launch_bounds_are_numba_s() -> None:
+    context = cuda.current_context()
+    assert context is cuda.current_context() and context.device is cuda.get_current_device() is cuda.gpus[0]
+    for bound in (8, (8, 2)):
+        bounded = cuda.jit(launch_bounds=bound)(first_half.py_func)
+        bounded[1, 8](np.zeros(8))
+        try:
+            bounded[1, 9](np.zeros(8))
+        except cuda.cudadrv.driver.CudaAPIError as error:
+            assert error.code == 1 and "launch_bounds" in str(error) and "cuda error" not in str(error)
+        else:
+            raise AssertionError("a block larger than its launch_bounds")
+        assert set(bounded.get_max_threads_per_block().values()) == {8}
+    event = cuda.event(timing=False)
+    event.record()
+    try:
+        event.elapsed_time(event)
+    except cuda.cudadrv.driver.CudaAPIError as error:
+        assert error.code == 400
+    else:
+        raise AssertionError("the time of an event without timing")
+
+
 @cuda.jit(device=True)
 def next_of(a, i):
     return a[i + 1]  # the line of the finding

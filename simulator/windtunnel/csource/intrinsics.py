@@ -101,8 +101,6 @@ class Intrinsics(Assembly):
         mask = build.converted(self.number(arguments[0]), U32) if arguments else None
         if isinstance(mask, ir.Literal) and mask.value == 0xFFFFFFFF:
             mask = None
-        if mask is not None:
-            mask = self._named_by(self.line(node), mask)
         self.emit(ir.Barrier(self.line(node), "warp", mask))
         return None
 
@@ -226,18 +224,7 @@ class Intrinsics(Assembly):
     # Warps.
 
     def _mask(self, node: Node) -> ir.Expr:
-        return self._named_by(self.line(node), build.converted(self.number(node), U32))
-
-    def _named_by(self, line: int, mask: ir.Expr) -> ir.Expr:
-        """Emit the check that a mask names the lane that executes the operation, and return the mask."""
-        if isinstance(mask, ir.Literal) and mask.value == 0xFFFFFFFF:
-            return mask
-        mask = self.hold(mask, "mask")
-        lane = build.converted(ir.Warp(line, "lane", [], type=I32), U32)
-        bit = build.binary(line, "&", build.binary(line, ">>", mask, lane), build.literal(line, 1, U32))
-        message = "the mask of a warp's operation does not name the lane that executes it"
-        self.emit(ir.Require(line, build.truth(bit), "BarrierDivergence", message))
-        return mask
+        return build.converted(self.number(node), U32)
 
     def _exchange(self, line: int, op: str, arguments: list[ir.Expr], kind: Scalar) -> ir.Expr:
         """Return the result of an exchange, which happens now."""

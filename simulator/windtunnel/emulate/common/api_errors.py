@@ -71,7 +71,8 @@ def _joined(
 
     def initialise(self: Any, problem: str, *, operation: str, device: str, code: ApiCode) -> None:
         DeviceError.__init__(self, problem, operation=operation, device=device, code=code)
-        self.args, self.device_code = (f"{presented[0].text}: {self.args[0]}",), code
+        # The text has the interface's own code alone.
+        self.args, self.device_code = (f"{presented[0].text}: {operation} on {device}: {problem}",), code
         for one in presented:
             vars(self).update(one.attributes)
 

@@ -275,7 +275,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
             )  # fmt: skip
         except KernelError as error:
             raise KernelTypingError(error) from None
-        made = Compiled(program, tuple(program.arguments), types.void(*kinds))
+        made = Compiled(program, tuple(program.arguments), types.void(*kinds), _bound(self.targetoptions))
         with contextlib.suppress(TypeError):  # an argument that cannot be a key
             self._compiled[kinds, arguments, strict] = made
         self.overloads[kinds] = made
@@ -379,6 +379,12 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
         if not isinstance(self.targetoptions.get("extensions"), list):
             self.targetoptions["extensions"] = list(self.targetoptions.get("extensions") or ())
         return self.targetoptions["extensions"]
+
+
+def _bound(options: dict[str, Any]) -> int | None:
+    """Return the most threads of a block that ``launch_bounds`` states: a number, or the first of up to three."""
+    stated = options.get("launch_bounds")
+    return None if stated is None else int(stated[0] if isinstance(stated, (tuple, list)) else stated)
 
 
 def _conversion(context: Any, have: Any, want: Any) -> int | None:

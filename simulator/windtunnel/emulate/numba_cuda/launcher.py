@@ -14,7 +14,7 @@ import numpy as np
 from numba.core import config
 from numba.core.errors import NumbaPerformanceWarning
 
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, LaunchError
 from windtunnel.emulate.common.memory import Allocation
 from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda.cudadrv import devices
@@ -51,6 +51,8 @@ class Compiled:
     program: NumbaProgram
     arguments: tuple[Argument, ...]
     signature: Any = None
+    bound: int | None = None
+    """The threads of a block that ``launch_bounds`` allows; None for those of the device."""
     kernel: Kernel = field(init=False)
     captured: dict[int, list[Any]] = field(default_factory=dict)
 
@@ -129,7 +131,16 @@ class Compiled:
     @property
     def max_threads_per_block(self) -> int:
         """The largest block."""
-        return int(self.accelerator_info.limits.threads_per_block)
+        most = int(self.accelerator_info.limits.threads_per_block)
+        return most if self.bound is None else min(most, self.bound)
+
+    def check_bound(self, block: tuple[int, ...], accelerator: Any) -> None:
+        """Raise LaunchError if a block has more threads than ``launch_bounds`` allows."""
+        threads = math.prod(block)
+        if self.bound is not None and threads > self.bound:
+            problem = f"{threads:,} threads a block, of at most {self.bound:,} by its launch_bounds"
+            operation = f"launch {self.program.program.name}"
+            raise accelerator.context.error(LaunchError, operation, problem, "configuration")
 
     def _declared_bytes(self, space: str) -> int:
         declared = self.program.program.declared.values()
@@ -284,6 +295,7 @@ class Launch:
 
     def run(self, compiled: Compiled, grid: Any, block: Any, values: Sequence[Any], shared: int) -> None:
         """Launch a kernel with prepared arguments, and copy host arrays back."""
+        compiled.check_bound(block, self.accelerator)
         given = [
             part for argument, value in zip(compiled.arguments, values, strict=True)
             for part in self.flattened(argument, value)

@@ -161,7 +161,7 @@ event_ = event
 
 def event_elapsed_time(evtstart: Event, evtend: Event) -> float:
     """Return the time between two events (ms)."""
-    if not evtstart.recorded or not evtend.recorded:
+    if not all(one.recorded and one.timing for one in (evtstart, evtend)):
         raise CudaAPIError(400, "Call to cuEventElapsedTime results in CUDA_ERROR_INVALID_HANDLE")
     try:
         return float(evtend.raw.elapsed_s(evtstart.raw)) * 1e3

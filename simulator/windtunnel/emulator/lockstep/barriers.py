@@ -9,18 +9,23 @@ from windtunnel.emulator.common.lanes import Lanes, Value
 from windtunnel.emulator.common.launch import LockstepStalledError
 from windtunnel.emulator.common.layout import Chunk
 from windtunnel.emulator.common.symbolic import materialise
-from windtunnel.emulator.races.findings import failed, uninitialised_variable
+from windtunnel.emulator.races.findings import UNNAMED, failed, uninitialised_variable
 
 _OF_SHARED, _OF_GLOBAL = ("block", "grid", "block.shared"), ("block", "grid", "block.global")
 """The barriers that order accesses of a block's shared memory, and of the grid's memory."""
 
 
-def require_warp(lanes: Lanes, mask: Value) -> None:
+def require_warp(lanes: Lanes, line: int, mask: Value) -> None:
     """Check that all threads that a warp mask names are here or have returned. Raises LockstepStalledError.
 
     A device lets the others wait for a missing thread until it comes or ends. Execution by thread finds out which.
+    Raises BarrierDivergence if a mask does not name the thread that states it.
     """
     chunk = lanes.chunk
+    if mask is not None and chunk.launch.checked:
+        lane = (lanes.linear % chunk.warp).astype(np.uint64)
+        bit = np.asarray(materialise(mask)).astype(np.uint64) >> np.minimum(lane, np.uint64(31)) & np.uint64(1)
+        require(lanes, line, (lane >= 32) | (bit == 1), BarrierDivergence.__name__, UNNAMED)
     if lanes.selection is None or chunk.launch.ignores_partial_warps:
         return
     is_here = np.zeros(chunk.size, bool)

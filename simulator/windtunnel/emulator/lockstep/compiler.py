@@ -240,7 +240,7 @@ class LockstepGenerator(Writer):
                 self.emit(self.value(statement.value, frame))
             case ir.Barrier():
                 if statement.scope == "warp":
-                    self._require_warp(statement.mask, frame)
+                    self._require_warp(statement.line, statement.mask, frame)
                 self.emit(f"barrier({frame.lanes}, {statement.line}, {statement.scope!r})")
             case ir.ThreadExit():
                 self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
@@ -424,12 +424,13 @@ class LockstepGenerator(Writer):
     def _warp(self, e: ir.Warp, frame: Frame) -> str:
         arguments = [frame.lanes, *(self.value(argument, frame) for argument in e.arguments)]
         if _synchronises_warp(e):
-            self._require_warp(e.arguments[0], frame)
+            self._require_warp(e.line, e.arguments[0], frame)
         return self._emit_temporary(f"m.{e.op.replace('.', '_')}({', '.join(arguments)})")
 
-    def _require_warp(self, mask: ir.Expr | None, frame: Frame) -> None:
-        """Emit the check that the threads of a warp that a mask names are here."""
-        self.emit(f"require_warp({frame.lanes}, {'None' if mask is None else self.value(mask, frame)})")
+    def _require_warp(self, line: int, mask: ir.Expr | None, frame: Frame) -> None:
+        """Emit the check that the threads of a warp that a mask names are here, and that it names those that are."""
+        stated = "None" if mask is None or _names_all(mask) else self.value(mask, frame)
+        self.emit(f"require_warp({frame.lanes}, {line}, {stated})")
 
     def atomic(self, e: ir.Atomic, frame: Frame, *, used: bool) -> str:
         """Return the text of a call that performs an atomic operation."""

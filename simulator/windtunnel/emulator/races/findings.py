@@ -13,6 +13,7 @@ READ, WRITE, ATOMIC, ATOMIC_READ = "reads", "writes", "atomically changes", "ato
 """The kinds of access, as they stand in messages. A compare-and-swap that does not find the value is the last."""
 OF_BLOCK = "atomically (in the scope of its block) changes"
 """The kind of an atomic operation that is one among the threads of its block only."""
+UNNAMED = "the mask of a warp's operation does not name the lane that executes it"
 _ACROSS_BLOCKS = (
     "threads of two blocks are ordered only by a fence with an atomic operation, a grid barrier or another launch"
 )

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.core.errors import BarrierDivergence
 from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.races.findings import UNNAMED
 from windtunnel.emulator.threads import clocks
 from windtunnel.emulator.threads.arrays import MemoryRange, ThreadArray
 from windtunnel.emulator.threads.deadlock import deadlock_error, divergence_error, livelock_error
@@ -189,6 +191,8 @@ class Machine(LaunchState):
             self._at_grid_barrier.append(thread)
             self._check_grid_barrier()
         else:
+            if self._checked and not _is_named(arrival.mask, int(thread.lane)):
+                thread.fail(arrival.line, BarrierDivergence.__name__, UNNAMED)
             thread.block.waiting_for_warp += 1
             self._check_warp(thread)
 

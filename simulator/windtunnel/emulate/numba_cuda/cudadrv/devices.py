@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Self
 
 from windtunnel.core.errors import UnsupportedOperationError
@@ -96,11 +96,11 @@ class Device:
 
     def get_primary_context(self) -> Context:
         """Return its context."""
-        return Context(self)
+        return _context(self.id)
 
     def __enter__(self) -> Context:
         current.push(self.id)
-        return Context(self)
+        return _context(self.id)
 
     def __exit__(self, *_: object) -> None:
         current.pop()
@@ -212,6 +212,18 @@ class Context:
         return hash(self.device)
 
 
+@cache
+def _device(index: int) -> Device:
+    """Return the one object of a device, as Numba has it."""
+    return Device(index)
+
+
+@cache
+def _context(index: int) -> Context:
+    """Return the one object of a device's context."""
+    return Context(_device(index))
+
+
 class DeviceList:
     """The devices of the program."""
 
@@ -219,7 +231,7 @@ class DeviceList:
     def lst(self) -> list[Device]:
         """The devices."""
         session.current.initialise()
-        return [Device(index) for index in range(session.current.count)]
+        return [_device(index) for index in range(session.current.count)]
 
     def __len__(self) -> int:
         session.current.initialise()
@@ -238,7 +250,7 @@ class DeviceList:
     def current(self) -> Device:
         """The current device."""
         session.current.initialise()
-        return Device(current_index())
+        return _device(current_index())
 
 
 gpus = DeviceList()
@@ -249,7 +261,7 @@ def get_context(devnum: int | None = None) -> Context:
     if devnum is not None:
         gpus[devnum]
         current.select(devnum)
-    context = Context(gpus.current)
+    context = gpus.current.get_primary_context()
     _ = context.accelerator  # CUDA initialises the device now, after which the process must not be forked
     return context
 

@@ -35,7 +35,7 @@ class _Driver:
 
     def get_device(self, devnum: int = 0) -> Device:
         """Return a device."""
-        return Device(devnum)
+        return gpus[devnum]
 
     def get_device_count(self) -> int:
         """Return the number of devices."""
