@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import carray, cuda, farray, types, vectorize
+from numba import carray, cuda, farray, guvectorize, njit, types, vectorize
 from numba.core.errors import TypingError
 
 from windtunnel.core.errors import Finding
@@ -47,6 +47,11 @@ def write_corner(a):
 @cuda.jit
 def write_place(a):
     a[0].place = 1
+
+
+@cuda.jit
+def write_places(a):
+    a[cuda.grid(1)].place = 1
 
 
 @cuda.jit
@@ -234,6 +239,41 @@ def program_devices_contexts_events_and_launch_bounds_are_numba_s() -> None:
         assert error.code == 400
     else:
         raise AssertionError("the time of an event without timing")
+
+
+def program_findings_and_errors_have_the_names_of_the_program() -> None:
+    @cuda.jit
+    def of_constant(a):
+        a[0] = ONES[a.size + 9]
+
+    @guvectorize(["(float64[:], float64[:])"], "(n)->(n)", target="cuda")
+    def shifted(x, result):
+        for i in range(x.size):
+            result[i] = x[i + 1]
+
+    records = np.zeros(2, np.dtype([("place", np.int32), ("other", np.int32)]))
+    for call, words in (
+        (lambda: of_constant[1, 1](np.zeros(2)), "of_constant on h100-sxm-80gb: index 11 is out of bounds for 'ONES'"),
+        (lambda: shifted(np.zeros((1, 3))), "shifted on h100-sxm-80gb: index (0, 3) is out of bounds for 'x'"),
+        (lambda: write_places[1, 4](records), "index 2 is out of bounds for 'a.place'"),
+    ):
+        said = found(call)
+        assert words in said, said
+
+    def makes_an_array(a):
+        a[0] = np.zeros(4)[0]
+
+    def calls_code_for_processors(a):
+        a[0] = np.dot(a, a)
+
+    njit(lambda a: np.dot(a, a) + np.zeros(2)[0])(np.zeros(2))  # Numba now knows the code of both for the processor
+    for function, words in ((makes_an_array, "cuda.local.array"), (calls_code_for_processors, "a call of 'np.dot'")):
+        try:
+            cuda.jit(function)[1, 1](np.zeros(4))
+        except TypingError as error:
+            assert f"numba_host.py:{function.__code__.co_firstlineno + 1}:" in str(error) and words in str(error), error
+        else:
+            raise AssertionError(function.__name__)
 
 
 @cuda.jit(device=True)

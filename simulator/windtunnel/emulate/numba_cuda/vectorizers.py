@@ -160,6 +160,15 @@ def __gufunc_{name}({args}):
 """
 
 
+def _shown_as(kernel: Any, function: Any) -> Any:
+    """Give a generated kernel the names of the program's function, for messages."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    generated = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
+    kernel.shown_as = function.__name__
+    kernel.shown_parameters = {"__out__": "the result", **dict(zip(generated, names, strict=False))}
+    return kernel
+
+
 class CUDAVectorize(deviceufunc.DeviceVectorize):  # type: ignore[misc]
     """``vectorize`` for the device."""
 
@@ -172,7 +181,7 @@ class CUDAVectorize(deviceufunc.DeviceVectorize):  # type: ignore[misc]
 
     def _compile_kernel(self, fnobj: Any, sig: Any) -> Any:
         del sig
-        return cuda.jit(fnobj)
+        return cuda.jit(_shown_as(fnobj, self.pyfunc))
 
     def build_ufunc(self) -> CUDAUFuncDispatcher:
         """Return the function."""
@@ -192,7 +201,7 @@ class CUDAGUFuncVectorize(deviceufunc.DeviceGUFuncVectorize):  # type: ignore[mi
         return CUDAGeneralizedUFunc(kernelmap=self.kernelmap, engine=engine, pyfunc=self.pyfunc)
 
     def _compile_kernel(self, fnobj: Any, sig: Any) -> Any:
-        return cuda.jit(sig)(fnobj)
+        return cuda.jit(sig)(_shown_as(fnobj, self.pyfunc))
 
     @property
     def _kernel_template(self) -> str:

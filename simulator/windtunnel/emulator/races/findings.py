@@ -32,6 +32,8 @@ def race(
     launch: Launch, array: str, index: int | tuple[int, ...], later: AccessReport, earlier: AccessReport
 ) -> DataRace:
     """Return the finding that nothing orders two accesses. Its threads are in the order of its lines."""
+    unit = in_units(launch, array)
+    array = launch.program.spellings.get(array, array)
     accesses = ", and ".join(
         f"{launch.describe_thread(access.thread)} {access.kind} it at {launch.describe_line(access.line)}"
         for access in (later, earlier)
@@ -42,7 +44,7 @@ def race(
         threads.reverse()
     same_block = launch.block_of(later.thread) == launch.block_of(earlier.thread)
     return DataRace(
-        f"{launch}: data race on element {index} of '{array}'{in_units(launch, array)}: {accesses}; "
+        f"{launch}: data race on element {index} of '{array}'{unit}: {accesses}; "
         f"{_WITHIN_BLOCK if same_block else _ACROSS_BLOCKS}",
         **launch.position_of(later.line, earlier.line),
         array=array,
@@ -62,6 +64,7 @@ def in_flight(
     launch: Launch, array: str, index: int | tuple[int, ...], access: AccessReport, copy: AccessReport
 ) -> DataRace:
     """Return the finding that an access meets an asynchronous copy that is in flight."""
+    array = launch.program.spellings.get(array, array)
     threads = {line: launch.thread(one.thread) for one in (access, copy) for line in [one.line]}
     return DataRace(
         f"{launch}: data race on element {index} of '{array}': {launch.describe_thread(access.thread)} {access.kind} "
@@ -77,6 +80,7 @@ def in_flight(
 
 def never_awaited(launch: Launch, array: str, index: int | tuple[int, ...], copy: AccessReport) -> DataRace:
     """Return the finding that an asynchronous copy is in flight when the kernel ends."""
+    array = launch.program.spellings.get(array, array)
     return DataRace(
         f"{launch}: data race on element {index} of '{array}': an asynchronous copy that "
         f"{launch.describe_thread(copy.thread)} began at {launch.describe_line(copy.line)} {copy.kind} it, and nothing "
@@ -92,10 +96,12 @@ def out_of_bounds(
     launch: Launch, array: str, shape: Sequence[int], index: tuple[int, ...], thread: int, line: int, others: int = 0
 ) -> OutOfBounds:
     """Return the finding that a thread, and ``others`` more, access an index outside an array."""
+    unit = in_units(launch, array)
+    array = launch.program.spellings.get(array, array)
     shown = index[0] if len(index) == 1 else index
     found = OutOfBounds(
         f"{launch}: index {shown} is out of bounds for '{array}' of {' x '.join(map(str, shape))} elements"
-        f"{in_units(launch, array)}, at "
+        f"{unit}, at "
         f"{launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
         **launch.position_of(line),
         array=array,
@@ -110,9 +116,11 @@ def uninitialised_element(
     launch: Launch, array: str, index: int | tuple[int, ...], thread: int, line: int
 ) -> UninitializedRead:
     """Return the finding that a thread reads an element before any write."""
+    unit = in_units(launch, array)
+    array = launch.program.spellings.get(array, array)
     return UninitializedRead(
         f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of '{array}'"
-        f"{in_units(launch, array)} at "
+        f"{unit} at "
         f"{launch.describe_line(line)} before any write",
         **launch.position_of(line),
         array=array,

@@ -52,6 +52,14 @@ _OPERATOR_UNARY: Mapping[Any, str] = {
 _IMPOSSIBLE = 1000
 """The distance of a complex number from a real one."""
 
+_MAKES_ARRAYS = (
+    "arange", "concatenate", "empty", "empty_like", "eye", "full", "full_like", "identity", "linspace", "ones",
+    "ones_like", "stack", "zeros", "zeros_like",
+)  # fmt: skip
+"""The functions of NumPy that allocate memory."""
+_FOR_PROCESSORS = ("numba.np.", "numba.core.", "numba.cpython.", "numba.typed.")
+"""The modules of Numba with code for the processor."""
+
 
 class CallReader(BrainReader):
     """Reads calls."""
@@ -129,6 +137,9 @@ class CallReader(BrainReader):
                 return result
         if function in (np.ndindex, np.ndenumerate) if _hashable(function) else False:
             return Generated(name, tuple(self.items(node, given[0])) if isinstance(given[0], Tup) else tuple(given))
+        if name in _MAKES_ARRAYS and function is getattr(np, name, None):
+            problem = f"'{ast.unparse(node.func)}', which makes an array: a thread has no memory for it"
+            self.refuse(node, problem, "cuda.local.array(n, dtype), or cuda.shared.array for an array of the block")
         found = self.mathematical(node, function, name, given)
         if found is not None:
             return found
@@ -181,6 +192,15 @@ class CallReader(BrainReader):
             self.refuse(node, f"an overload: {error}", "a device function")
         if implementation is None:
             self.refuse(node, f"a call of '{ast.unparse(node.func)}' with these types", "another overload")
+        if str(getattr(implementation, "__module__", "")).startswith(_FOR_PROCESSORS):
+            # What Numba has for the processor. An error in it is told where the kernel calls it.
+            outer = self.frame
+            try:
+                return self._function(node, implementation, given, named)
+            except KernelError as error:
+                self.frame = outer
+                problem = f"a call of '{ast.unparse(node.func)}', whose code in Numba no kernel can have"
+                self.refuse(node, f"{problem} ({error.problem})", "functions of numba.cuda, math, or device functions")
         return self._function(node, implementation, given, named)
 
     def stated_signature(self, function: Any, given: list[Value]) -> tuple[tuple[Any, ...], Any] | None:

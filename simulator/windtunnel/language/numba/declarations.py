@@ -110,6 +110,7 @@ class DeclarationReader(Reader):
         known = next((name for name, array in self.captured.items() if array is value), None)
         if known is None:
             known = self.fresh("constant")
+            self.spellings[known] = ast.unparse(node) if isinstance(node, ast.expr) else known
             self.captured[known] = value
         return self.parameter(known, value.dtype, value.ndim, "C", writable=False, fixed=value.shape)
 
@@ -118,6 +119,7 @@ class DeclarationReader(Reader):
         known = next((name for name, array in self.captured.items() if array is value), None)
         if known is None:
             known = self.fresh("outside")
+            self.spellings[known] = ast.unparse(node) if isinstance(node, ast.expr) else known
             self.captured[known] = value
         interface = value.__cuda_array_interface__
         dtype, shape = np.dtype(interface["typestr"]), interface["shape"]
@@ -139,6 +141,7 @@ class DeclarationReader(Reader):
                 inner = dtype.fields[field][0]  # type: ignore[index]
                 inside = ndim + len(inner.shape)
                 shape = None if fixed is None else (*fixed, *inner.shape)
+                self.spellings[f"{name}__{field}"] = f"{self.spellings.get(name, name)}.{field}"
                 fields[field] = self.parameter(
                     f"{name}__{field}", inner.base, inside, "C", writable=writable, fixed=shape
                 )

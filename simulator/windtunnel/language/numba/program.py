@@ -237,8 +237,10 @@ class _KernelReader(RecursiveReader):
             self.parameters.append(self.error_array)
         _complete(body, self.variables)
         scalars = {name: self.variables.pop(name) for name in self.parameters if name not in self.arrays}
+        shown = getattr(source.function, "shown_as", tree.name)  # for a kernel that was generated
+        self.spellings.update(getattr(source.function, "shown_parameters", {}))
         program = ir.Program(
-            tree.name,
+            shown,
             source.file,
             tree.lineno,
             ast.get_docstring(tree) or "",

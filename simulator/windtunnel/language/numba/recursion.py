@@ -203,6 +203,7 @@ def emit(reader: Reader, name: str, recursion: Recursion, body: Sequence[ir.Stmt
     stacks: dict[str, str] = {}
     for one in (place, *saved):
         stack = reader.fresh(f"stack_of_{name}_{one}")
+        reader.spellings[stack] = f"the stack of {name}"
         kind = reader.variables[one]
         reader.declared[stack] = ir.Declare(line, stack, "local", (DEPTH,), kind)
         reader.arrays[stack] = Array(kind, 1)
