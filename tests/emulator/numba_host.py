@@ -178,19 +178,52 @@ def reads_are_observed(a: Any) -> None:
 
 
 def program_the_host_writes_mapped_memory_before_it_has_waited() -> None:
-    for make in (cuda.mapped_array, cuda.managed_array):
-        a = make(8)
-        a[:] = 0
-        for write in (lambda: a.__setitem__(1, 9), lambda: a[:3].fill(8), lambda: np.add(ONES, 7, out=a)):
-            first_half[1, 8](a)
-            said = found(write)
-            line = write.__code__.co_firstlineno
-            assert "the host writes through the view" in said and f"numba_host.py:{line}: " in said, said
-            cuda.synchronize()
-            assert found(write) == ""
+    writes_are_observed(cuda.mapped_array(8))
+    writes_are_observed(cuda.managed_array(8))
+
+
+def writes_are_observed(a: Any) -> None:
+    a[:] = 0
+    for write in (lambda: a.__setitem__(1, 9), lambda: a[:3].fill(8), lambda: np.add(ONES, 7, out=a)):
         first_half[1, 8](a)
-        assert found(lambda: a.__setitem__(5, 9)) == ""
+        said = found(write)
+        line = write.__code__.co_firstlineno
+        assert "the host writes through the view" in said and f"numba_host.py:{line}: " in said, said
         cuda.synchronize()
+        assert found(write) == ""
+    first_half[1, 8](a)
+    assert found(lambda: a.__setitem__(5, 9)) == ""
+    cuda.synchronize()
+
+
+def program_memory_of_a_context_is_freed_and_divided() -> None:
+    context, driver = cuda.current_context(), cuda.cudadrv.driver
+    free_bytes = context.get_memory_info().free
+    memory = context.memalloc(64)
+    memory.memset(1)
+    part = memory.own().view(8, 24)
+    assert part.size == 16 and part.device_pointer == memory.device_pointer + 8
+    array = cuda.cudadrv.devicearray.DeviceNDArray((2,), (8,), np.int64, gpu_data=part)
+    array[1] = 5
+    assert array.copy_to_host().tolist() == [0x0101010101010101, 5]
+    memory.free()
+    assert context.get_memory_info().free == free_bytes
+    for call, words in (
+        (memory.free, "dead pointer"), (lambda: part.view(17), "negative"), (array.copy_to_host, "free"),
+        (lambda: context.memhostalloc(8), "memhostalloc"), (lambda: context.mempin(0, 0, 8), "mempin"),
+        (lambda: context.memallocmanaged(8), "memallocmanaged"), (lambda: cuda.ManagedMemory(8), "ManagedMemory"),
+    ):  # fmt: skip
+        try:
+            call()
+        except Exception as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(words)
+    FINDINGS.clear()
+    grid = np.zeros((4, 6), np.int32)[::-2, 1:3]
+    first, end = driver.host_memory_extents(grid)
+    assert driver.host_memory_size(grid) == end - first == 2 * 24 + 8 and driver.get_version() == (12, 8)
+    driver.device_memory_depends(array, grid)
 
 
 @cuda.jit

@@ -179,7 +179,9 @@ class EmulatedContext(EmulatedDevice):
 
     def host_wrote(self, memory: EmulatedMemory) -> None:
         """Raise MissingSync if what the host has just written to memory is used by an unfinished operation."""
-        finding = None if self.order is None or memory.freed else self.order.find_host_write(memory.tracked, by_caller=True)
+        finding = (
+            None if self.order is None or memory.freed else self.order.find_host_write(memory.tracked, by_caller=True)
+        )
         if finding is not None:
             raise self.found(finding)
 

@@ -271,9 +271,7 @@ class StreamOrder:
             stream.clock.clear()
         self._drop_ended()
 
-    def find_host_write(
-        self, buffer: TrackedBuffer | None = None, *, by_caller: bool = False
-    ) -> MissingSync | None:
+    def find_host_write(self, buffer: TrackedBuffer | None = None, *, by_caller: bool = False) -> MissingSync | None:
         """Return the finding that the host wrote to memory of an unfinished operation: to one buffer, or to any.
 
         ``by_caller``: the caller's line has just written to it. Otherwise the line of the write is not known.

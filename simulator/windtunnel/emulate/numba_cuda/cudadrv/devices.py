@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.emulate import session
@@ -184,6 +184,25 @@ class Context:
     def memalloc(self, bytesize: int) -> Any:
         """Allocate memory."""
         return factories["memory"](bytesize, self.device.id)
+
+    def memhostalloc(self, bytesize: int, mapped: bool = False, portable: bool = False, wc: bool = False) -> Any:
+        """Raise UnsupportedOperationError."""
+        del bytesize, portable, wc
+        self._refuse("memhostalloc", "mapped_array" if mapped else "pinned_array")
+
+    def mempin(self, owner: Any, pointer: Any, size: int, mapped: bool = False) -> Any:
+        """Raise UnsupportedOperationError."""
+        del owner, pointer, size
+        self._refuse("mempin", "mapped" if mapped else "pinned")
+
+    def memallocmanaged(self, bytesize: int, attach_global: bool = True) -> Any:
+        """Raise UnsupportedOperationError."""
+        del bytesize, attach_global
+        self._refuse("memallocmanaged", "managed_array")
+
+    def _refuse(self, name: str, instead: str) -> NoReturn:
+        problem = f"the method {name} of a context is not available on an emulated device"
+        raise UnsupportedOperationError(problem, expected=f"cuda.{instead}")
 
     @property
     def memory_manager(self) -> Context:

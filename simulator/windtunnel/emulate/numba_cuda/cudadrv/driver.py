@@ -43,6 +43,7 @@ class _Driver:
 
 
 driver = _Driver()
+get_version = driver.get_version
 
 
 def _refused(name: str) -> Any:
@@ -60,7 +61,7 @@ BaseCUDAMemoryManager, HostOnlyCUDAMemoryManager = (
     _refused(n) for n in ("BaseCUDAMemoryManager", "HostOnlyCUDAMemoryManager")
 )
 GetIpcHandleMixin, IpcHandle, MemoryPointer = (_refused(n) for n in ("GetIpcHandleMixin", "IpcHandle", "MemoryPointer"))
-MappedMemory, PinnedMemory = (_refused(n) for n in ("MappedMemory", "PinnedMemory"))
+MappedMemory, PinnedMemory, ManagedMemory = (_refused(n) for n in ("MappedMemory", "PinnedMemory", "ManagedMemory"))
 Linker, NvrtcProgram = (_refused(n) for n in ("Linker", "NvrtcProgram"))
 
 
@@ -83,6 +84,27 @@ def host_pointer(obj: Any, readonly: bool = False) -> int:
     """Return the address of an array of the host."""
     del readonly
     return int(np.asarray(obj).__array_interface__["data"][0])
+
+
+def host_memory_extents(obj: Any) -> tuple[int, int]:
+    """Return the addresses of the first byte of an array of the host, and of that after the last."""
+    array = np.asarray(obj)
+    last = [(side - 1) * stride for side, stride in zip(array.shape, array.strides, strict=True)]
+    start = host_pointer(array)
+    if not array.size:
+        return start, start
+    return start + sum(step for step in last if step < 0), start + sum(s for s in last if s > 0) + array.itemsize
+
+
+def host_memory_size(obj: Any) -> int:
+    """Return the bytes between the first and the last of an array of the host."""
+    first, end = host_memory_extents(obj)
+    return end - first
+
+
+def device_memory_depends(devmem: Any, *objs: Any) -> None:
+    """Keep objects as long as memory of the device."""
+    devmem._depends_ = [*getattr(devmem, "_depends_", ()), *objs]
 
 
 def is_device_memory(obj: Any) -> bool:
