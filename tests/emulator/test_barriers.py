@@ -161,6 +161,15 @@ def test_all_that_a_mask_names_have_to_meet(kernel: Any, seed: int | None) -> No
     assert "the warp synchronisation" in str(met.value)
 
 
+@pytest.mark.parametrize("seed", [None, 0])
+@pytest.mark.parametrize("kernel", [half_a_warp_shuffles, half_a_warp_meets], ids=lambda k: k.name)
+def test_a_thread_that_its_own_mask_does_not_name_is_a_finding(kernel: Any, seed: int | None) -> None:
+    accelerator = device(seed)
+    with pytest.raises(errors.BarrierDivergence, match="does not name the lane that executes it") as found:
+        accelerator.launch(kernel, 1, 32, *with_x(accelerator), 0xFF)
+    assert found.value.lines == (line_of(kernel),)
+
+
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
 def test_those_that_a_mask_does_not_name_need_not_meet(seed: int | None) -> None:
     accelerator = device(seed)

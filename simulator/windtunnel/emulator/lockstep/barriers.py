@@ -23,9 +23,9 @@ def require_warp(lanes: Lanes, line: int, mask: Value) -> None:
     """
     chunk = lanes.chunk
     if mask is not None and chunk.launch.checked:
-        lane = (lanes.linear % chunk.warp).astype(np.uint64)
-        bit = np.asarray(materialise(mask)).astype(np.uint64) >> np.minimum(lane, np.uint64(31)) & np.uint64(1)
-        require(lanes, line, (lane >= 32) | (bit == 1), BarrierDivergence.__name__, UNNAMED)
+        own = (lanes.linear % chunk.warp).astype(np.uint64)
+        bit = np.asarray(materialise(mask)).astype(np.uint64) >> np.minimum(own, np.uint64(31)) & np.uint64(1)
+        require(lanes, line, (own >= 32) | (bit == 1), BarrierDivergence.__name__, UNNAMED)
     if lanes.selection is None or chunk.launch.ignores_partial_warps:
         return
     is_here = np.zeros(chunk.size, bool)
