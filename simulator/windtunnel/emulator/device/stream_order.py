@@ -11,8 +11,8 @@ that the host has waited for comes before all that it enqueues later; this part 
 (``known``), so that the clocks stay small. The order in which the host enqueues operations orders nothing.
 
 For each `TrackedBuffer` the accesses are kept with which later ones may race. The host's arrays are tracked too while
-asynchronous copies use them. The host's own reads and writes cannot be observed. That the host has written while a
-kernel or a copy had not ended is found by comparing with a copy of the memory.
+asynchronous copies use them. The host's own reads and writes of plain arrays cannot be observed. That the
+host has written while a kernel or a copy had not ended is found by comparing with a copy of the memory.
 
 Not checked: freeing (a pool may reuse memory at any time), the state of ring kernels, which host and kernel share by
 design, and accesses that `races.footprint` cannot determine.
