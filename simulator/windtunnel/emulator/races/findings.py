@@ -11,8 +11,8 @@ from windtunnel.emulator.common.launch import Launch
 
 READ, WRITE, ATOMIC, ATOMIC_READ = "reads", "writes", "atomically changes", "atomically reads"
 """The kinds of access, as they stand in messages. A compare-and-swap that does not find the value is the last."""
-OF_BLOCK = "atomically (in the scope of its block) changes"
-"""The kind of an atomic operation that is one among the threads of its block only."""
+OF_BLOCK, OF_BLOCK_READ = (f"atomically (in the scope of its block) {does}" for does in ("changes", "reads"))
+"""The kinds of an atomic operation that is one among the threads of its block only."""
 _ACROSS_BLOCKS = (
     "threads of two blocks are ordered only by a fence with an atomic operation, a grid barrier or another launch"
 )
