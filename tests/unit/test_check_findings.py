@@ -251,9 +251,9 @@ def test_an_index_of_a_member_of_several_dimensions_stays_within_the_member(tmp_
 
 def test_an_index_in_smaller_units_than_an_element_says_so(tmp_path: Path) -> None:
     for kind, read, words in (
-        ("float4", "in[threadIdx.x + 1].x", "'in' of 256 elements (counted in units of 4 bytes, of 16 of an element)"),
+        ("float4", "in[threadIdx.x + 1].x", "'in' of 256 elements (counted in units of 4 bytes; an element has 4)"),
         ("int", "((char *)in)[4 * threadIdx.x + 4]",
-         "'in' of 256 elements (counted in units of 1 byte, of 4 of an element)"),
+         "'in' of 256 elements (counted in bytes; an element has 4)"),
         ("float", "in[threadIdx.x + 1]", "'in' of 64 elements, at"),
     ):  # fmt: skip
         (found,) = checked(

@@ -318,6 +318,7 @@ class OpenCL(Collectives):
                     if isinstance(leaf, Number):
                         self.in_flight(line, what, place.at.moved(offset, 1), leaf)
         # All work-items of a group must come to the copy, with the same arguments.
+        self.collectives[line] = node.name
         self.emit(ir.Barrier(line, "block.none"))
         same = [
             self.linear(line, target, 1),
@@ -356,6 +357,7 @@ class OpenCL(Collectives):
     def _group_wait(self, node: Node, arguments: Sequence[Node]) -> Value:
         """Translate a wait for copies: what the group has copied up to the last of the events is there for all."""
         line = self.line(node)
+        self.collectives[line] = node.name
         count = self.hold(build.converted(self.number(arguments[0]), I32), "count")
         at = self.hold_pointer(self.pointer(arguments[1]))
         last, counter = self.fresh("last"), self.fresh("waited")

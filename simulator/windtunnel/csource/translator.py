@@ -37,6 +37,10 @@ BENIGN = re.compile(r"//\s*windtunnel:\s*benign\b")
 """The comment of a line whose accesses may race."""
 
 
+_SHOWN = 24
+"""Characters of a string that messages show."""
+
+
 @dataclass(eq=False)
 class CProgram(ir.Program):
     """A kernel of a C file. A line of the tree is the number of a place: file, line and column."""
@@ -144,6 +148,8 @@ class Translator(OpenCL):
             made = self.statics[key] = self.new_object(f"string_{-key}", "global", len(text), kind, self.line(node))
             made.initial = [(at, value, "u8") for at, value in enumerate(text)]
             self.hidden.append(made.name)
+            literal = text[:-1].decode("latin-1").encode("unicode_escape").decode()
+            self.spellings[made.name] = f'"{literal if len(literal) <= _SHOWN else literal[:_SHOWN] + "..."}"'
         return Mem(self.start_of(made), Array(Number(types.I8), len(text)))
 
     def declared_later(self, node: Node) -> Var | Place | Ptr | None:
@@ -203,7 +209,7 @@ class Translator(OpenCL):
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
             temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
             block=required_block(node), awaits_copies=self.unit.opencl, is_opencl=self.unit.opencl,
-            units=self._units({**arrays}),
+            units=self._units({**arrays}), spellings=self.spellings, collectives=self.collectives,
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program

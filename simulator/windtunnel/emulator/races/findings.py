@@ -41,7 +41,7 @@ def race(
         threads.reverse()
     same_block = launch.block_of(later.thread) == launch.block_of(earlier.thread)
     return DataRace(
-        f"{launch}: data race on element {index} of '{array}'{in_units(launch, array)}: {accesses}; "
+        f"{launch}: data race on element {index} of '{spelled(launch, array)}'{in_units(launch, array)}: {accesses}; "
         f"{_WITHIN_BLOCK if same_block else _ACROSS_BLOCKS}",
         **launch.position_of(later.line, earlier.line),
         array=array,
@@ -50,11 +50,16 @@ def race(
     )
 
 
+def spelled(launch: Launch, name: str) -> str:
+    """Return how the source spells the name of a variable or an array of the tree."""
+    return launch.program.spellings.get(name, name)
+
+
 def in_units(launch: Launch, array: str) -> str:
     """Return in which units an array's elements are counted, if these are smaller than its elements."""
     unit, element = launch.program.units.get(array, (0, 0))
-    size = "1 byte" if unit == 1 else f"{unit} bytes"
-    return f" (counted in units of {size}, of {element} of an element)" if unit else ""
+    counted = "bytes" if unit == 1 else f"units of {unit} bytes"
+    return f" (counted in {counted}; an element has {element // unit})" if unit else ""
 
 
 def in_flight(
@@ -63,9 +68,9 @@ def in_flight(
     """Return the finding that an access meets an asynchronous copy that is in flight."""
     threads = {line: launch.thread(one.thread) for one in (access, copy) for line in [one.line]}
     return DataRace(
-        f"{launch}: data race on element {index} of '{array}': {launch.describe_thread(access.thread)} {access.kind} "
+        f"{launch}: data race on element {index} of '{spelled(launch, array)}': {launch.describe_thread(access.thread)} {access.kind} "
         f"it at {launch.describe_line(access.line)}, while an asynchronous copy that "
-        f"{launch.describe_thread(copy.thread)} began at {launch.describe_line(copy.line)} {copy.kind} it; nothing "
+        f"{_who_began(launch, copy)} began at {launch.describe_line(copy.line)} {copy.kind} it; nothing "
         "waits for the copy before",
         **launch.position_of(access.line, copy.line),
         array=array,
@@ -74,11 +79,18 @@ def in_flight(
     )
 
 
+def _who_began(launch: Launch, copy: AccessReport) -> str:
+    """Return who began a copy: all threads of a block together, if it is a function of the block."""
+    if copy.line in launch.program.collectives:
+        return launch.describe_block(launch.block_of(copy.thread))
+    return launch.describe_thread(copy.thread)
+
+
 def never_awaited(launch: Launch, array: str, index: int | tuple[int, ...], copy: AccessReport) -> DataRace:
     """Return the finding that an asynchronous copy is in flight when the kernel ends."""
     return DataRace(
-        f"{launch}: data race on element {index} of '{array}': an asynchronous copy that "
-        f"{launch.describe_thread(copy.thread)} began at {launch.describe_line(copy.line)} {copy.kind} it, and nothing "
+        f"{launch}: data race on element {index} of '{spelled(launch, array)}': an asynchronous copy that "
+        f"{_who_began(launch, copy)} began at {launch.describe_line(copy.line)} {copy.kind} it, and nothing "
         "waits for the copy before the kernel ends",
         **launch.position_of(copy.line),
         array=array,
@@ -93,7 +105,7 @@ def out_of_bounds(
     """Return the finding that a thread, and ``others`` more, access an index outside an array."""
     shown = index[0] if len(index) == 1 else index
     found = OutOfBounds(
-        f"{launch}: index {shown} is out of bounds for '{array}' of {' x '.join(map(str, shape))} elements"
+        f"{launch}: index {shown} is out of bounds for '{spelled(launch, array)}' of {' x '.join(map(str, shape))} elements"
         f"{in_units(launch, array)}, at "
         f"{launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
         **launch.position_of(line),
@@ -110,7 +122,7 @@ def uninitialised_element(
 ) -> UninitializedRead:
     """Return the finding that a thread reads an element before any write."""
     return UninitializedRead(
-        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of '{array}'"
+        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of '{spelled(launch, array)}'"
         f"{in_units(launch, array)} at "
         f"{launch.describe_line(line)} before any write",
         **launch.position_of(line),
@@ -122,9 +134,8 @@ def uninitialised_element(
 
 def uninitialised_variable(launch: Launch, name: str, thread: int, line: int) -> UninitializedRead:
     """Return the finding that a thread reads a variable to which it has assigned nothing."""
-    name = launch.program.spellings.get(name, name)
     return UninitializedRead(
-        f"{launch}: uninitialised variable: {launch.describe_thread(thread)} reads '{name}' at "
+        f"{launch}: uninitialised variable: {launch.describe_thread(thread)} reads '{spelled(launch, name)}' at "
         f"{launch.describe_line(line)} before any assignment",
         **launch.position_of(line),
         threads=(launch.thread(thread),),
