@@ -359,11 +359,11 @@ class Translator(OpenCL):
 
 # Long: one case for each form of an initial value.
 def constants(node: Node, kind: CType, translator: Translator) -> list[tuple[int, float | int, str]]:
-    """Return the numbers that a variable of the file begins with: (offset, number, type)."""
+    """Return the numbers that a variable of the file begins with: (offset, number, type). The others are 0."""
     initial = node.initial
-    leaves = {at: stored(leaf).name for at, leaf in kind.leaves}
     if initial is None:
-        return [(at, 0, name) for at, name in leaves.items()]
+        return []
+    leaves = {at: stored(leaf).name for at, leaf in kind.leaves}
     with translator.block() as body:
         translator.folds = True
         value = translator.listed(initial, kind) if initial.kind == "INIT_LIST_EXPR" else None
@@ -374,7 +374,7 @@ def constants(node: Node, kind: CType, translator: Translator) -> list[tuple[int
             text = str(initial.evaluated() or "").encode() + b"\0"
             return [(at, text[at] if at < len(text) else 0, "u8") for at in range(kind.count or 0)]
         if value is None and initial.kind == "CALL_EXPR":
-            return [(at, 0, name) for at, name in leaves.items()]
+            return []
     if isinstance(value, (ir.Literal, Ptr)):
         value = Aggregate(kind, {0: value})
     if isinstance(value, Aggregate):
