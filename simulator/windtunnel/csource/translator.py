@@ -37,6 +37,8 @@ BENIGN = re.compile(r"//\s*windtunnel:\s*benign\b")
 """The comment of a line whose accesses may race."""
 
 
+_SPLIT_BARRIER = ["__wt_expected", "__wt_pending", "__wt_phase"]
+"""The members of ``cuda::barrier``."""
 _SHOWN = 24
 """Characters of a string that messages show."""
 
@@ -210,6 +212,7 @@ class Translator(OpenCL):
             temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
             block=required_block(node), awaits_copies=self.unit.opencl, is_opencl=self.unit.opencl,
             units=self._units({**arrays}), spellings=self.spellings, collectives=self.collectives,
+            split_barriers=[name for name, array in arrays.items() if array.element.bits == 32 and self._is_split(name)],
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
@@ -229,6 +232,13 @@ class Translator(OpenCL):
             if counter in self.variables:
                 zero = build.literal(line, 0, self.variables[counter])
                 self.body.insert(0, ir.Assign(line, counter, zero))
+
+    def _is_split(self, name: str) -> bool:
+        """Return whether an object is a barrier of which arriving and waiting are apart, or an array of such."""
+        kind = self.objects[name].type if name in self.objects else None
+        while isinstance(kind, Array):
+            kind = kind.element
+        return isinstance(kind, Record) and [one.name for one in kind.fields] == _SPLIT_BARRIER
 
     def _units(self, arrays: Mapping[str, types.Array]) -> dict[str, tuple[int, int]]:
         """Return the arrays that are kept in smaller units than their elements, with the bytes of both."""

@@ -394,6 +394,9 @@ class Program:
     """The threads of a block along x, y and z that the source requires; None if it requires none."""
     collectives: Mapping[int, str] = field(default_factory=dict)
     """The lines of functions that all threads of a group compute together, with the functions' names."""
+    split_barriers: Collection[str] = ()
+    """Arrays of barriers of which arriving and waiting are apart: of each the expected arrivals, those that are still
+    to come, and the phase."""
     awaits_copies: bool = False
     """Whether asynchronous copies must have ended when the kernel ends."""
 

@@ -216,6 +216,13 @@ class _WaitGraph:
             return f"{where} at {launch.describe_line(thread.arrival.line)}{rest}"
         read = thread.polled[0]
         array = read.array
+        if array.name in launch.program.split_barriers:
+            expected, pending = array.flat[read.at // 3 * 3 :][:2].tolist()
+            which = f" {read.at // 3}" if array.flat.size > 3 else ""
+            return (
+                f"at {launch.describe_line(read.line)} for the barrier '{spelled(launch, array.name)}'{which}: "
+                f"{expected - pending:,} of {expected:,} arrivals have come"
+            )
         last = array.memory.last_change.get(read.key) if array.memory is not None else None
         if last is None:
             changed = "which no thread has changed"
