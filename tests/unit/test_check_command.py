@@ -78,6 +78,11 @@ def test_sarif_names_the_rule_and_the_place_with_its_column(check: Command) -> N
     assert result["ruleId"] == run["tool"]["driver"]["rules"][0]["id"] == "DataRace"
     assert place["artifactLocation"]["uri"] == "kernel.cu"
     assert place["region"] == {"startLine": 4, "startColumn": 5}
+    source = "__global__ void k(int *out) {\n  out[0] = 1;\n  out[threadIdx.x / 2] = threadIdx.x;\n}\n"
+    (run,) = json.loads(check(source, "--grid", "1", "--block", "64", "--format", "sarif")[1])["runs"]
+    (result,) = run["results"]
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 2
+    assert [one["physicalLocation"]["region"]["startLine"] for one in result["relatedLocations"]] == [3]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +97,8 @@ def test_sarif_names_the_rule_and_the_place_with_its_column(check: Command) -> N
         (["--arg", "x=local:7"], "'x' is no local memory"),
         (["--kernel", "saxpi"], "no kernel 'saxpi'; expected one of saxpy; did you mean 'saxpy'?"),
         (["--block", "2048"], "2,048"),
+        (["-D", "1R=0"], "-D: '1R' is no name of a macro"),
+        (["-I", "nowhere"], "-I: no folder 'nowhere'"),
     ],
 )  # fmt: skip
 def test_a_wrong_argument_ends_with_2_and_says_what_was_expected(

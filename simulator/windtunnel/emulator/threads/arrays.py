@@ -254,6 +254,13 @@ class ThreadArray:
         if self.uninitialised is not None:
             self.uninitialised[at] = undefined and self.is_shared
 
+    def _set_atomically(self, thread: Accessor, line: int, at: int, op: str) -> None:
+        """Record that an atomic operation sets an element, which it may have to read first."""
+        assert self.uninitialised is not None  # noqa: S101  the caller has checked it
+        if op not in ("exch", "store") and self.uninitialised[at]:
+            raise self._unset(thread, line, at, ATOMIC_READ if op == "load" else ATOMIC)
+        self.uninitialised[at] = False
+
     def _unset(self, thread: Accessor, line: int, at: int, kind: str) -> Exception:
         """Return the error that a thread reads an element that was never set. Raises DataRace.
 
@@ -288,9 +295,7 @@ class ThreadArray:
         if self.copies:
             check_flights(self, READ if op == "load" else ATOMIC, np.array([at]), np.array([thread.id]), line)
         if self.uninitialised is not None:
-            if op not in ("exch", "store") and self.uninitialised[at]:
-                raise self._unset(thread, line, at, ATOMIC_READ if op == "load" else ATOMIC)
-            self.uninitialised[at] = False
+            self._set_atomically(thread, line, at, op)
         if self.recorder is not None:
             self.recorder.mark(READ if op == "load" else ATOMIC, at)
         flat, memory = self.flat, self.memory
