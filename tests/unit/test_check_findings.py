@@ -282,10 +282,10 @@ def test_a_read_before_any_write_is_a_race_if_another_thread_writes_without_orde
 
 
 def test_findings_have_the_names_of_the_source(tmp_path: Path) -> None:
-    struct = "struct P { int a, b; int c[2]; };"
+    struct = "struct Q { int x; }; struct P { int a, b; Q q; };"
     for body, name in (
         ("P p; p.a = 1; out[0] = p.a + p.b;", "'p.b'"), ("int4 v; v.x = 1; out[0] = v.x + v.z;", "'v.z'"),
-        ("P p; p.c[0] = 1; out[0] = p.c[1];", "'p.c[1]'"), ('out[0] = "hello"[threadIdx.x];', "'\"hello\"'"),
+        ("P p; p.a = 1; out[0] = p.q.x;", "'p.q.x'"), ('out[0] = "hello"[threadIdx.x];', "'\"hello\"'"),
     ):  # fmt: skip
         (found,) = checked(tmp_path, f"{struct} __global__ void k(int *out) {{ {body} }}").findings
         assert name in found.message, found.message

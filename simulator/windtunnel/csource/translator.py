@@ -212,7 +212,7 @@ class Translator(OpenCL):
             temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
             block=required_block(node), awaits_copies=self.unit.opencl, is_opencl=self.unit.opencl,
             units=self._units({**arrays}), spellings=self.spellings, collectives=self.collectives,
-            split_barriers=[name for name, array in arrays.items() if array.element.bits == 32 and self._is_split(name)],
+            split_barriers=[name for name, one in arrays.items() if one.element.bits == 32 and self._is_split(name)],
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program

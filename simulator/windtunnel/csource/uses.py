@@ -83,7 +83,7 @@ class Uses:
 
 
 Where = tuple[int, str]
-"""A place: the variable that it is (with an empty text), or the variable that points to it and the text of the index."""
+"""A place: a variable (with an empty text), or a variable that points to it and the text of the index."""
 
 
 def _pointer_of(node: Node) -> int | None:

@@ -68,8 +68,8 @@ def in_flight(
     """Return the finding that an access meets an asynchronous copy that is in flight."""
     threads = {line: launch.thread(one.thread) for one in (access, copy) for line in [one.line]}
     return DataRace(
-        f"{launch}: data race on element {index} of '{spelled(launch, array)}': {launch.describe_thread(access.thread)} {access.kind} "
-        f"it at {launch.describe_line(access.line)}, while an asynchronous copy that "
+        f"{launch}: data race on element {index} of '{spelled(launch, array)}': "
+        f"{launch.describe_thread(access.thread)} {access.kind} it at {launch.describe_line(access.line)}, while an asynchronous copy that "
         f"{_who_began(launch, copy)} began at {launch.describe_line(copy.line)} {copy.kind} it; nothing "
         "waits for the copy before",
         **launch.position_of(access.line, copy.line),
@@ -105,8 +105,8 @@ def out_of_bounds(
     """Return the finding that a thread, and ``others`` more, access an index outside an array."""
     shown = index[0] if len(index) == 1 else index
     found = OutOfBounds(
-        f"{launch}: index {shown} is out of bounds for '{spelled(launch, array)}' of {' x '.join(map(str, shape))} elements"
-        f"{in_units(launch, array)}, at "
+        f"{launch}: index {shown} is out of bounds for '{spelled(launch, array)}' of "
+        f"{' x '.join(map(str, shape))} elements{in_units(launch, array)}, at "
         f"{launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
         **launch.position_of(line),
         array=array,
@@ -122,8 +122,8 @@ def uninitialised_element(
 ) -> UninitializedRead:
     """Return the finding that a thread reads an element before any write."""
     return UninitializedRead(
-        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of '{spelled(launch, array)}'"
-        f"{in_units(launch, array)} at "
+        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of "
+        f"'{spelled(launch, array)}'{in_units(launch, array)} at "
         f"{launch.describe_line(line)} before any write",
         **launch.position_of(line),
         array=array,
