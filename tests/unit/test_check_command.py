@@ -793,3 +793,15 @@ def test_a_kernel_of_numba_is_referred_to_emulate(check: Command) -> None:
     for words in ((), ("--kernel", "double")):
         code, _, err = check(source, "--grid", "1", "--block", "1", *words, file="k.py")
         assert code == 2 and "k.py:4: 'double' is a kernel of Numba CUDA" in err and "windtunnel emulate k.py" in err
+
+
+def test_macros_with_plain_names_do_not_disturb_our_headers(check: Command) -> None:
+    headers = (
+        "cooperative_groups.h", "cooperative_groups/memcpy_async.h", "cooperative_groups/reduce.h",
+        "cooperative_groups/scan.h", "cuda/atomic", "cuda/barrier", "cuda/latch", "cuda/pipeline", "cuda/semaphore",
+        "mma.h", "tuple",
+    )  # fmt: skip
+    source = "".join(f"#include <{one}>\n" for one in headers) + "__global__ void k(T *out) { out[threadIdx.x] = N; }"
+    macros = [word for name in "ABCDEFGHIKLMNPRSUVW" for word in ("-D", f"{name}=4")]
+    code, _, err = check(source, "--grid", "1", "--block", "8", "-D", "T=float", *macros)
+    assert code == 0, err

@@ -69,7 +69,8 @@ def in_flight(
     threads = {line: launch.thread(one.thread) for one in (access, copy) for line in [one.line]}
     return DataRace(
         f"{launch}: data race on element {index} of '{spelled(launch, array)}': "
-        f"{launch.describe_thread(access.thread)} {access.kind} it at {launch.describe_line(access.line)}, while an asynchronous copy that "
+        f"{launch.describe_thread(access.thread)} {access.kind} it at {launch.describe_line(access.line)}, "
+        "while an asynchronous copy that "
         f"{_who_began(launch, copy)} began at {launch.describe_line(copy.line)} {copy.kind} it; nothing "
         "waits for the copy before",
         **launch.position_of(access.line, copy.line),
