@@ -78,6 +78,18 @@ def test_what_is_wrong_is_named(described: dict[str, Any], says: str) -> None:
     assert caught.value.exit_code == 2
 
 
+def test_the_seed_of_a_run_replaces_that_of_a_scenario_and_changes_are_of_files() -> None:
+    described = data({"process": "poisson", "rate": "1 /s"}, stop={"jobs": 20})
+    mean = {
+        seed: windtunnel.run(scenario_from_data(described), seed=seed, engine="process").result.latency_s.mean.value
+        for seed in (None, 1, 2)
+    }
+    stated = windtunnel.run(scenario_from_data(described | {"seed": 2}), engine="process")
+    assert mean[None] == mean[1] != mean[2] == stated.result.latency_s.mean.value
+    with pytest.raises(InputError, match="changes are made to the file"):
+        windtunnel.run(scenario_from_data(described), changes=["seed=2"])
+
+
 def test_who_names_a_shared_clock_agrees_on_how_often_it_strikes() -> None:
     batches = {"process": "batches", "mean_interval": "1 s", "size": 2.0, "clock": "incidents"}
     spikes = {

@@ -337,6 +337,10 @@ class PlacementScenario(_Model):
         """Return the parsed targets."""
         return self._targets
 
+    def reseeded(self, seed: int) -> PlacementScenario:
+        """Return the same scenario with another seed."""
+        return self.model_copy(update={"seed": seed})
+
     def resolved(self) -> dict[str, object]:
         """Return the complete scenario with all defaults, as in a file."""
         return self.model_dump(mode="json", by_alias=True)

@@ -404,16 +404,25 @@ def run(
 ) -> Run | PlacementRun:
     """Simulate a scenario (or the file it is in).
 
-    With ``replications`` above 1 the intervals come from independent runs, otherwise from batches of one run. Above
-    200,000 jobs an evenly spaced sample of them is written, with a note in the result, unless ``all_jobs``. Above
-    10,000 devices the result has an object for each fleet entry instead of each device, unless ``all_devices``.
-    With ``outside_code`` the policy of a scenario file may be code in a file outside of its folder. ``progress`` is
-    called with (jobs arrived, jobs in all). With ``processes`` above 1, copies of this process share repeated runs.
-    ``recorded`` is called with the name, the recording and the sample of the result as soon as they are known, unless
-    the scenario is placed, runs until it is precise or has real devices. Raises InputError for invalid input.
+    ``seed`` replaces that of the scenario. ``changes`` are of the keys of a file, as ``--set`` has them; a `Scenario`
+    is changed with its own methods. With ``replications`` above 1 the intervals come from independent runs, otherwise
+    from batches of one run. Above 200,000 jobs an evenly spaced sample of them is written, with a note in the result,
+    unless ``all_jobs``. Above 10,000 devices the result has an object for each fleet entry instead of each device,
+    unless ``all_devices``. With ``outside_code`` the policy of a scenario file may be code in a file outside of its
+    folder. ``progress`` is called with (jobs arrived, jobs in all). With ``processes`` above 1, copies of this process
+    share repeated runs. ``recorded`` is called with the name, the recording and the sample of the result as soon as
+    they are known, unless the scenario is placed, runs until it is precise or has real devices. Raises InputError for
+    invalid input.
     """
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed, outside_code=outside_code))
+    else:
+        if changes:
+            raise InputError(
+                "changes are made to the file of a scenario", expected="the path of a file, not a Scenario"
+            )
+        if seed is not None:
+            scenario = scenario.reseeded(seed)
     if not isinstance(scenario, Scenario):
         from windtunnel.placement.run import run_placement
 
