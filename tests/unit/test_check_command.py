@@ -78,6 +78,11 @@ def test_sarif_names_the_rule_and_the_place_with_its_column(check: Command) -> N
     assert result["ruleId"] == run["tool"]["driver"]["rules"][0]["id"] == "DataRace"
     assert place["artifactLocation"]["uri"] == "kernel.cu"
     assert place["region"] == {"startLine": 4, "startColumn": 5}
+    source = "__global__ void k(int *out) {\n  out[0] = 1;\n  out[threadIdx.x / 2] = threadIdx.x;\n}\n"
+    (run,) = json.loads(check(source, "--grid", "1", "--block", "64", "--format", "sarif")[1])["runs"]
+    (result,) = run["results"]
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 2
+    assert [one["physicalLocation"]["region"]["startLine"] for one in result["relatedLocations"]] == [3]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +97,8 @@ def test_sarif_names_the_rule_and_the_place_with_its_column(check: Command) -> N
         (["--arg", "x=local:7"], "'x' is no local memory"),
         (["--kernel", "saxpi"], "no kernel 'saxpi'; expected one of saxpy; did you mean 'saxpy'?"),
         (["--block", "2048"], "2,048"),
+        (["-D", "1R=0"], "-D: '1R' is no name of a macro"),
+        (["-I", "nowhere"], "-I: no folder 'nowhere'"),
     ],
 )  # fmt: skip
 def test_a_wrong_argument_ends_with_2_and_says_what_was_expected(
@@ -786,3 +793,15 @@ def test_a_kernel_of_numba_is_referred_to_emulate(check: Command) -> None:
     for words in ((), ("--kernel", "double")):
         code, _, err = check(source, "--grid", "1", "--block", "1", *words, file="k.py")
         assert code == 2 and "k.py:4: 'double' is a kernel of Numba CUDA" in err and "windtunnel emulate k.py" in err
+
+
+def test_macros_with_plain_names_do_not_disturb_our_headers(check: Command) -> None:
+    headers = (
+        "cooperative_groups.h", "cooperative_groups/memcpy_async.h", "cooperative_groups/reduce.h",
+        "cooperative_groups/scan.h", "cuda/atomic", "cuda/barrier", "cuda/latch", "cuda/pipeline", "cuda/semaphore",
+        "mma.h", "tuple",
+    )  # fmt: skip
+    source = "".join(f"#include <{one}>\n" for one in headers) + "__global__ void k(T *out) { out[threadIdx.x] = N; }"
+    macros = [word for name in "ABCDEFGHIKLMNPRSUVW" for word in ("-D", f"{name}=4")]
+    code, _, err = check(source, "--grid", "1", "--block", "8", "-D", "T=float", *macros)
+    assert code == 0, err

@@ -251,12 +251,90 @@ def test_an_index_of_a_member_of_several_dimensions_stays_within_the_member(tmp_
 
 def test_an_index_in_smaller_units_than_an_element_says_so(tmp_path: Path) -> None:
     for kind, read, words in (
-        ("float4", "in[threadIdx.x + 1].x", "'in' of 256 elements (counted in units of 4 bytes, of 16 of an element)"),
+        ("float4", "in[threadIdx.x + 1].x", "'in' of 256 elements (counted in units of 4 bytes; an element has 4)"),
         ("int", "((char *)in)[4 * threadIdx.x + 4]",
-         "'in' of 256 elements (counted in units of 1 byte, of 4 of an element)"),
+         "'in' of 256 elements (counted in bytes; an element has 4)"),
         ("float", "in[threadIdx.x + 1]", "'in' of 64 elements, at"),
     ):  # fmt: skip
         (found,) = checked(
             tmp_path, f"__global__ void k({kind} *in, float *out) {{ out[threadIdx.x] = {read}; }}"
         ).findings
         assert words in found.message
+
+
+UNSET = {
+    "no barrier, and a fence": ("t[i] = i; __threadfence_block(); out[i] = t[7 - i];", "DataRace"),
+    "one thread writes later": ("if (i == 0) out[0] = t[7]; if (i == 7) t[7] = 1;", "DataRace"),
+    "one thread sets a counter, and a fence": (
+        "if (i == 7) t[0] = 0; __threadfence_block(); atomicAdd(&t[0], 1);", "DataRace"
+    ),
+    "all read first": ("out[i] = t[7 - i]; __threadfence_block(); t[i] = i;", "UninitializedRead"),
+    "written behind a barrier": ("out[i] = t[7 - i]; __threadfence(); __syncthreads(); t[i] = i;", "UninitializedRead"),
+    "never written": ("t[i] = i; __threadfence_block(); __syncthreads(); out[i] = t[i + 1];", "UninitializedRead"),
+}  # fmt: skip
+
+
+def test_a_read_before_any_write_is_a_race_if_another_thread_writes_without_order(tmp_path: Path) -> None:
+    for what, (body, expected) in UNSET.items():
+        source = f"__global__ void k(int *out) {{ __shared__ int t[9]; int i = threadIdx.x; {body} }}"
+        for schedules in (0, 1):
+            assert verdict(checked(tmp_path, source, block="8", schedules=schedules)) == expected, what
+
+
+def test_findings_have_the_names_of_the_source(tmp_path: Path) -> None:
+    struct = "struct Q { int x; }; struct P { int a, b; Q q; };"
+    for body, name in (
+        ("P p; p.a = 1; out[0] = p.a + p.b;", "'p.b'"), ("int4 v; v.x = 1; out[0] = v.x + v.z;", "'v.z'"),
+        ("P p; p.a = 1; out[0] = p.q.x;", "'p.q.x'"), ('out[0] = "hello"[threadIdx.x];', "'\"hello\"'"),
+    ):  # fmt: skip
+        (found,) = checked(tmp_path, f"{struct} __global__ void k(int *out) {{ {body} }}").findings
+        assert name in found.message, found.message
+
+
+def test_functions_of_a_group_and_barriers_with_arrivals_are_named(tmp_path: Path) -> None:
+    opencl = "__kernel void k(__global int *out) { int i = get_global_id(0); %s }"
+    for body, words in (
+        ("if (i != 3) out[i] = work_group_reduce_add(i);", "reach 'work_group_reduce_add' at"),
+        ("if (i != 3) barrier(CLK_LOCAL_MEM_FENCE);", "reach the barrier at"),
+        ("__local int s[64]; async_work_group_copy(s, out, 64, 0); out[i] = s[i];",
+         "that work-group 0 began"),
+        ("out[i / 2] = i;", "by a fence with an atomic operation or another launch"),
+    ):  # fmt: skip
+        grid = "1" if "group" in body or "barrier" in body else "64"
+        block = "64" if grid == "1" else "1"
+        (found,) = checked(tmp_path, opencl % body, grid, block, suffix=".cl").findings
+        assert words in found.message, found.message
+    source = """
+        #include <cuda/barrier>
+        __global__ void k(int *out) {
+            __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+            if (threadIdx.x == 0) init(&bar, blockDim.x + 1);
+            __syncthreads();
+            bar.arrive_and_wait();
+        }"""
+    (found,) = checked(tmp_path, source).findings
+    assert found.finding == "Deadlock" and "the barrier 'bar': 64 of 65 arrivals have come" in found.message
+
+
+def test_the_first_read_before_a_compare_and_swap_is_atomic_however_the_place_is_written(tmp_path: Path) -> None:
+    loop = "int old = {place}, seen; do {{ seen = old; old = atomicCAS({at}, seen, i); }} while (old != seen);"
+    for place, at, expected in (
+        ("*p", "p", "clean"), ("head", "&head", "clean"), ("p[b]", "&p[b]", "clean"), ("p[b]", "p + b", "clean"),
+        ("p[i % 2]", "&p[b]", "DataRace"),
+    ):  # fmt: skip
+        body = loop.format(place=place, at=at)
+        source = f"__device__ int head; __global__ void k(int *p) {{ int i = threadIdx.x, b = i % 2; {body} }}"
+        assert verdict(checked(tmp_path, source, p="zeros:2")) == expected, place
+
+
+def test_a_base_class_is_initialised_by_a_list_and_get_fence_names_the_memory(tmp_path: Path) -> None:
+    source = """
+        struct B { int a; }; struct D : B { int b; __device__ D(int x) : B{x}, b(x + 1) {} };
+        __global__ void k(int *out) { D d(threadIdx.x); out[threadIdx.x] = d.a; assert(d.b == threadIdx.x + 1); }"""
+    assert verdict(checked(tmp_path, source)) == "clean"
+    source = """
+        __kernel void k(__global int *out) {
+            __local int t[64]; int *p = get_local_id(0) % 2 ? (int *)&t[get_local_id(0)] : (int *)out;
+            assert(get_fence(p) == (get_local_id(0) % 2 ? CLK_LOCAL_MEM_FENCE : CLK_GLOBAL_MEM_FENCE));
+        }"""
+    assert verdict(checked(tmp_path, source, suffix=".cl")) == "clean"

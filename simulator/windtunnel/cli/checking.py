@@ -97,6 +97,9 @@ def _requests(file: Path, grid: str | None, block: str | None, options: dict[str
     for option, value in (("--grid", grid), ("--block", block)):
         if value is None:
             raise InputError(f"no {option}", where=Location(field=option), expected=f"{option} X[,Y[,Z]]")
+    for folder in options["include"]:
+        if not Path(folder).is_dir():
+            raise InputError(f"no folder '{folder}'", where=Location(field="-I"), expected="a folder of headers")
     arguments = {name: str(value) for name, value in pairs(options["arguments"]).items()}
     return [
         LaunchRequest(

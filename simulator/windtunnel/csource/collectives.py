@@ -28,6 +28,8 @@ class Collectives(OpenCLNumbers):
 
     def collective(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
         """Translate a function of a group; NotImplemented if there is none of this name."""
+        if name.startswith(("work_group_", "sub_group_")) and not name.endswith("barrier"):
+            self.collectives[self.line(node)] = name
         found = _COLLECTIVE.match(name)
         if found is not None:
             return self._combined(node, found[1], found[2], found[3], arguments[0])

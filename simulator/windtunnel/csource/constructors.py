@@ -87,6 +87,15 @@ class Constructors(Expressions):
             if member is None or this is None or not isinstance(this.type, Record):
                 continue
             line = self.line(kid)
+            if member.kind == "TYPE_REF" and bare(kid).kind == "INIT_LIST_EXPR":  # a base class without constructors
+                base = next((one for one in this.type.fields if not one.name and one.type == kid.type), None)
+                if base is None:
+                    raise kid.refused("this initial value of a base class")
+                made = self.listed(bare(kid), base.type)
+                if made is not None:
+                    self.store(line, self.part(this, base.offset, base.type), made)
+                member = None
+                continue
             if member.kind == "TYPE_REF":  # a base class, or a call of another constructor
                 self.call(kid, this)
                 member = None

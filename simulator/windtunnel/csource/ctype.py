@@ -230,6 +230,18 @@ def member_name(kind: CType, offset: int) -> str:
     return str(offset)
 
 
+def member_path(kind: CType, offset: int) -> str:
+    """Return what follows the name of a variable in C for the number at an offset: ``.position.x``, ``.values[2]``."""
+    if isinstance(kind, Record):
+        for one in kind.fields:
+            if one.offset <= offset < one.offset + max(one.type.size, 1):
+                return f".{one.name}{member_path(one.type, offset - one.offset)}"
+    if isinstance(kind, Array) and kind.element.size:
+        number, rest = divmod(offset, kind.element.size)
+        return f"[{number}]{member_path(kind.element, rest)}"
+    return f".{member_name(kind, offset)}" if isinstance(kind, Vector) else ""
+
+
 def promoted(kind: Scalar) -> Scalar:
     """Return the type of an integer after C's integer promotion. Other types are unchanged."""
     if kind.kind == "bool" or (kind.kind in ("int", "uint") and kind.bits < 32):

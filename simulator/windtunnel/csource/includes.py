@@ -17,6 +17,8 @@ PRELUDE = Path(__file__).parent / "prelude"
 """The headers that stand for those of the vendors."""
 ABSENT = PRELUDE / "absent"
 """A folder that does not exist. Headers that are not found are empty files in it."""
+_MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)
+"""The name of a macro of the command line, perhaps with parameters."""
 INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 """A line that includes a file: how, and what."""
 NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
@@ -40,7 +42,8 @@ def check_includes(
     An include of a macro (``#include HEADER``) is one of each file that any definition of the macro names, in what is
     read or in ``defines``.
 
-    Raises InputError if a file, or one that it includes, includes a file from elsewhere.
+    Raises InputError if a file, or one that it includes, includes a file from elsewhere, or if one of ``defines`` has
+    no name of a macro.
     """
     missing: list[str] = []
     own = Path(file).resolve().parent
@@ -49,6 +52,10 @@ def check_includes(
     values: dict[str, set[str]] = {}
     for one in defines:
         name, _, value = one.partition("=")
+        if _MACRO.fullmatch(name) is None:
+            raise InputError(
+                f"'{name}' is no name of a macro", where=Location(field="-D"), expected="NAME or NAME=VALUE"
+            )
         values.setdefault(name, set()).add(value or "1")
     by_macro: list[tuple[Path, str, Location]] = []
 

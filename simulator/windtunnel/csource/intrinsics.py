@@ -111,6 +111,8 @@ class Intrinsics(Assembly):
         which = (
             "count" if declared is None else declared.name.rpartition("_")[2].replace("all", "and").replace("any", "or")
         )
+        if declared is not None:
+            self.collectives[line] = declared.name
         condition = self.hold(self.condition(arguments[0]), "predicate")
         key = -1
         if key not in self.statics:

@@ -49,7 +49,7 @@ class OpenCL(Collectives):
             "atomic_work_item_fence": self._fence, "get_global_id": self._global_id,
             "get_global_size": self._global_size, "get_work_dim": self._work_dim,
             "get_global_offset": self._zero, "get_global_linear_id": self._linear_id,
-            "get_local_linear_id": self._linear_id, "prefetch": self._nothing,
+            "get_local_linear_id": self._linear_id, "prefetch": self._nothing, "get_fence": self._fence_of,
             **dict.fromkeys(("to_global", "to_local", "to_private"), lambda _, given: self.value(given[0])),
             "async_work_group_copy": self._group_copy, "async_work_group_strided_copy": self._group_copy,
             "wait_group_events": self._group_wait,
@@ -171,6 +171,17 @@ class OpenCL(Collectives):
         local = isinstance(flags, ir.Literal) and flags.value == 1
         self.emit(ir.Barrier(self.line(node), "fence.block" if local else "fence.device"))
         return None
+
+    def _fence_of(self, node: Node, arguments: Sequence[Node]) -> Value:
+        """Return the flag of the memory that a pointer points to."""
+        line, at = self.line(node), self.hold_pointer(self.pointer(arguments[0]))
+        which = self.which(line, at)
+        result: ir.Expr = build.literal(line, 2, U32)
+        for base in at.bases:
+            if base in self.objects and self.objects[base].space == "shared":
+                here = build.binary(line, "==", which, build.literal(line, self.ids[base], I32))
+                result = build.select(line, here, build.literal(line, 1, U32), result)
+        return result
 
     # Atomic operations.
 
@@ -318,6 +329,7 @@ class OpenCL(Collectives):
                     if isinstance(leaf, Number):
                         self.in_flight(line, what, place.at.moved(offset, 1), leaf)
         # All work-items of a group must come to the copy, with the same arguments.
+        self.collectives[line] = node.name
         self.emit(ir.Barrier(line, "block.none"))
         same = [
             self.linear(line, target, 1),
@@ -356,6 +368,7 @@ class OpenCL(Collectives):
     def _group_wait(self, node: Node, arguments: Sequence[Node]) -> Value:
         """Translate a wait for copies: what the group has copied up to the last of the events is there for all."""
         line = self.line(node)
+        self.collectives[line] = node.name
         count = self.hold(build.converted(self.number(arguments[0]), I32), "count")
         at = self.hold_pointer(self.pointer(arguments[1]))
         last, counter = self.fresh("last"), self.fresh("waited")

@@ -12,7 +12,7 @@ from windtunnel.csource.labels import label_among, leaves_a_loop, target
 from windtunnel.csource.places import bare, operands
 from windtunnel.csource.returns import ends, has_destructor, has_return, sides
 from windtunnel.csource.switches import breaks, jumps_out, sections_of
-from windtunnel.csource.uses import pointed
+from windtunnel.csource.uses import place_of
 from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32
@@ -309,7 +309,7 @@ class Statements(Calls):
     def is_swapped(self, node: Node) -> bool:
         """Return whether a place is also one that the function compares and swaps."""
         keys = self.uses.swapped(self.function)
-        return bool(keys) and pointed(node) in keys
+        return bool(keys) and place_of(node) in keys
 
     # Branches and loops.
 

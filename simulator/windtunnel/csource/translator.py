@@ -37,6 +37,12 @@ BENIGN = re.compile(r"//\s*windtunnel:\s*benign\b")
 """The comment of a line whose accesses may race."""
 
 
+_SPLIT_BARRIER = ["__wt_expected", "__wt_pending", "__wt_phase"]
+"""The members of ``cuda::barrier``."""
+_SHOWN = 24
+"""Characters of a string that messages show."""
+
+
 @dataclass(eq=False)
 class CProgram(ir.Program):
     """A kernel of a C file. A line of the tree is the number of a place: file, line and column."""
@@ -144,6 +150,8 @@ class Translator(OpenCL):
             made = self.statics[key] = self.new_object(f"string_{-key}", "global", len(text), kind, self.line(node))
             made.initial = [(at, value, "u8") for at, value in enumerate(text)]
             self.hidden.append(made.name)
+            literal = text[:-1].decode("latin-1").encode("unicode_escape").decode()
+            self.spellings[made.name] = f'"{literal if len(literal) <= _SHOWN else literal[:_SHOWN] + "..."}"'
         return Mem(self.start_of(made), Array(Number(types.I8), len(text)))
 
     def declared_later(self, node: Node) -> Var | Place | Ptr | None:
@@ -203,7 +211,8 @@ class Translator(OpenCL):
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
             temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
             block=required_block(node), awaits_copies=self.unit.opencl, is_opencl=self.unit.opencl,
-            units=self._units({**arrays}),
+            units=self._units({**arrays}), spellings=self.spellings, collectives=self.collectives,
+            split_barriers=[name for name, one in arrays.items() if one.element.bits == 32 and self._is_split(name)],
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
@@ -223,6 +232,13 @@ class Translator(OpenCL):
             if counter in self.variables:
                 zero = build.literal(line, 0, self.variables[counter])
                 self.body.insert(0, ir.Assign(line, counter, zero))
+
+    def _is_split(self, name: str) -> bool:
+        """Return whether an object is a barrier of which arriving and waiting are apart, or an array of such."""
+        kind = self.objects[name].type if name in self.objects else None
+        while isinstance(kind, Array):
+            kind = kind.element
+        return isinstance(kind, Record) and [one.name for one in kind.fields] == _SPLIT_BARRIER
 
     def _units(self, arrays: Mapping[str, types.Array]) -> dict[str, tuple[int, int]]:
         """Return the arrays that are kept in smaller units than their elements, with the bytes of both."""
@@ -353,11 +369,11 @@ class Translator(OpenCL):
 
 # Long: one case for each form of an initial value.
 def constants(node: Node, kind: CType, translator: Translator) -> list[tuple[int, float | int, str]]:
-    """Return the numbers that a variable of the file begins with: (offset, number, type)."""
+    """Return the numbers that a variable of the file begins with: (offset, number, type). The others are 0."""
     initial = node.initial
-    leaves = {at: stored(leaf).name for at, leaf in kind.leaves}
     if initial is None:
-        return [(at, 0, name) for at, name in leaves.items()]
+        return []
+    leaves = {at: stored(leaf).name for at, leaf in kind.leaves}
     with translator.block() as body:
         translator.folds = True
         value = translator.listed(initial, kind) if initial.kind == "INIT_LIST_EXPR" else None
@@ -368,7 +384,7 @@ def constants(node: Node, kind: CType, translator: Translator) -> list[tuple[int
             text = str(initial.evaluated() or "").encode() + b"\0"
             return [(at, text[at] if at < len(text) else 0, "u8") for at in range(kind.count or 0)]
         if value is None and initial.kind == "CALL_EXPR":
-            return [(at, 0, name) for at, name in leaves.items()]
+            return []
     if isinstance(value, (ir.Literal, Ptr)):
         value = Aggregate(kind, {0: value})
     if isinstance(value, Aggregate):

@@ -18,7 +18,7 @@ class Uses:
     def __init__(self) -> None:
         self._in_memory: dict[int, frozenset[int]] = {}
         self._assigned: dict[int, frozenset[int]] = {}
-        self._swapped: dict[int, frozenset[int]] = {}
+        self._swapped: dict[int, frozenset[Where]] = {}
         self._shuffles: dict[int, bool] = {}
 
     def in_memory(self, function: Node) -> frozenset[int]:
@@ -61,16 +61,15 @@ class Uses:
             found = self._assigned[function.key] = frozenset(changed)
         return found
 
-    def swapped(self, function: Node) -> frozenset[int]:
-        """Return the pointers through which a function compares and swaps (``atomicCAS``)."""
+    def swapped(self, function: Node) -> frozenset[Where]:
+        """Return the places that a function compares and swaps (``atomicCAS``)."""
         found = self._swapped.get(function.key)
         if found is None:
             keys = set()
             for one in function.walk():
                 if one.kind == "CALL_EXPR" and one.name in ("atomicCAS", "atomic_cmpxchg", "atom_cmpxchg"):
-                    target = _pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
-                    keys |= set() if target is None else {target}
-            found = self._swapped[function.key] = frozenset(keys)
+                    keys.add(_pointed(Node(one.unit, next(iter(one.cursor.get_arguments())))))
+            found = self._swapped[function.key] = frozenset(key for key in keys if key is not None)
         return found
 
     def shuffles(self, function: Node) -> bool:
@@ -83,22 +82,50 @@ class Uses:
         return found
 
 
+Where = tuple[int, str]
+"""A place: a variable (with an empty text), or a variable that points to it and the text of the index."""
+
+
 def _pointer_of(node: Node) -> int | None:
     """Return the variable that a pointer is, perhaps in another type; None for another expression."""
-    node = bare(node)
-    while node.kind in ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR") and operands(node):
-        node = bare(operands(node)[-1])
+    node = _uncast(node)
     target = node.referred if node.kind == "DECL_REF_EXPR" else None
     return None if target is None else target.key
 
 
-def pointed(node: Node) -> int | None:
-    """Return the pointer variable whose first number an expression is: ``*p`` or ``p[0]``."""
+def _uncast(node: Node) -> Node:
+    node = bare(node)
+    while node.kind in ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR") and operands(node):
+        node = bare(operands(node)[-1])
+    return node
+
+
+def _pointed(node: Node) -> Where | None:
+    """Return the place that a pointer points to: ``p``, ``p + i`` or ``&place``; None for another expression."""
+    node = _uncast(node)
+    if node.kind == "UNARY_OPERATOR" and node.unary == "&":
+        return place_of(operands(node)[0])
+    if node.kind == "BINARY_OPERATOR" and node.binary == "+":
+        return _element(*operands(node))
+    pointer = _pointer_of(node)
+    return None if pointer is None else (pointer, "0")
+
+
+def _element(array: Node, index: Node) -> Where | None:
+    pointer = _pointer_of(array)
+    text = "0" if index.evaluated() == 0 else " ".join(token.spelling for token in index.cursor.get_tokens())
+    return None if pointer is None or not text else (pointer, text)
+
+
+def place_of(node: Node) -> Where | None:
+    """Return the place that an expression is: ``x``, ``*p`` or ``p[i]``; None for another expression."""
+    node = bare(node)
     if node.kind == "UNARY_OPERATOR" and node.unary == "*":
-        return _pointer_of(operands(node)[0])
-    if node.kind == "ARRAY_SUBSCRIPT_EXPR" and operands(node)[1].evaluated() == 0:
-        return _pointer_of(operands(node)[0])
-    return None
+        return _pointed(operands(node)[0])
+    if node.kind == "ARRAY_SUBSCRIPT_EXPR":
+        return _element(*operands(node))
+    variable = _pointer_of(node) if node.kind == "DECL_REF_EXPR" else None
+    return None if variable is None else (variable, "")
 
 
 def _root(node: Node) -> Node | None:

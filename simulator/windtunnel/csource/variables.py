@@ -8,7 +8,7 @@ from math import gcd
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node, Unit
-from windtunnel.csource.ctype import CType, Number, Pointer, Record, Void, member_name
+from windtunnel.csource.ctype import CType, Number, Pointer, Record, Void, member_name, member_path
 from windtunnel.csource.facts import Facts
 from windtunnel.csource.includes import PRELUDE
 from windtunnel.csource.values import NULL, Aggregate, Frame, Mem, Obj, Place, Ptr, Reg, Swizzle, Value, Var
@@ -32,6 +32,10 @@ class Variables:
         self.places: list[tuple[str, int, int]] = [(unit.file, 0, 0)]
         self._lines: dict[tuple[str, int, int], int] = {}
         self.names: set[str] = set()
+        self.collectives: dict[int, str] = {}
+        """The lines of functions that all threads of a group compute together, with the functions' names."""
+        self.spellings: dict[str, str] = {}
+        """How messages call variables and objects."""
         self._numbers: dict[str, int] = {}
         self.statics: dict[int, Obj] = {}
         self.hidden: list[str] = []
@@ -139,6 +143,7 @@ class Variables:
         for offset, leaf in kind.leaves:
             own = made.name if single else self.fresh(f"{made.name}_{member_name(kind, offset)}")
             made.leaves[offset] = own
+            self.spellings[own] = name + member_path(kind, offset)
             if isinstance(leaf, Number):
                 self.variables[own] = leaf.scalar
         return made
@@ -159,6 +164,7 @@ class Variables:
         """Return a new object in memory; ``declaration``: of a function, or a variable of the file, its key."""
         made = Obj(self.fresh(name), space, size, kind, line)
         self.objects[made.name] = made
+        self.spellings.setdefault(made.name, name)
         self.ids[made.name] = len(self.ids) if declaration is None else self.unit.number_of(declaration)
         return made
 

@@ -392,6 +392,11 @@ class Program:
     """The threads of a warp that the source is written for; None if it asks for their number."""
     block: tuple[int, ...] | None = None
     """The threads of a block along x, y and z that the source requires; None if it requires none."""
+    collectives: Mapping[int, str] = field(default_factory=dict)
+    """The lines of functions that all threads of a group compute together, with the functions' names."""
+    split_barriers: Collection[str] = ()
+    """Arrays of barriers of which arriving and waiting are apart: of each the expected arrivals, those that are still
+    to come, and the phase."""
     awaits_copies: bool = False
     """Whether asynchronous copies must have ended when the kernel ends."""
 
@@ -414,6 +419,10 @@ class Program:
             for number, text in enumerate(source)
             if _BENIGN.search(text)
         )
+
+    def barrier_at(self, line: int) -> str:
+        """Return how messages call the barrier at a line of the tree."""
+        return f"'{self.collectives[line]}'" if line in self.collectives else "the barrier"
 
     def column_of(self, line: int) -> int | None:
         """Return the column of a line of the tree; None if it is not known."""

@@ -9,7 +9,9 @@ from windtunnel.core.errors import Finding
 SOURCE = ("\x02", "\x03")
 """Characters around text of the source within a message that is still to be put into other words."""
 _WORDS = {
-    "a grid barrier or another launch": "another launch", "warp synchronisation": "sub-group barrier",
+    "a fence with an atomic operation, a grid barrier or another launch":
+        "a fence with an atomic operation or another launch",
+    "warp synchronisation": "sub-group barrier",
     "thread": "work-item", "threads": "work-items", "block": "work-group", "blocks": "work-groups",
     "warp": "sub-group", "grid": "launch",
 }  # fmt: skip

@@ -6,15 +6,15 @@ __WT_D__ unsigned __wt_rank() { return threadIdx.x + blockDim.x * (threadIdx.y +
 __WT_D__ unsigned __wt_threads() { return blockDim.x * blockDim.y * blockDim.z; }
 /* A shuffle of any type that can be copied: of small numbers as int, of structs word by word. */
 #define __WT_ANY(NAME, HOW) \
-  template <typename T> static inline __device__ T NAME(unsigned mask, T v, int by, int width = 32) { \
-    if constexpr (std::is_integral<T>::value && sizeof(T) < 4) return (T)HOW(mask, (int)v, by, width); \
-    else if constexpr (std::is_integral<T>::value || std::is_floating_point<T>::value) return HOW(mask, v, by, width); \
-    else if constexpr (sizeof(T) == 2) return HOW(mask, v, by, width); \
+  template <typename __wt_T> static inline __device__ __wt_T NAME(unsigned mask, __wt_T v, int by, int width = 32) { \
+    if constexpr (std::is_integral<__wt_T>::value && sizeof(__wt_T) < 4) return (__wt_T)HOW(mask, (int)v, by, width); \
+    else if constexpr (std::is_integral<__wt_T>::value || std::is_floating_point<__wt_T>::value) return HOW(mask, v, by, width); \
+    else if constexpr (sizeof(__wt_T) == 2) return HOW(mask, v, by, width); \
     else { \
-      unsigned words[sizeof(T) / 4]; \
-      memcpy(words, &v, sizeof(T)); \
-      for (unsigned k = 0; k < sizeof(T) / 4; ++k) words[k] = HOW(mask, words[k], by, width); \
-      memcpy(&v, words, sizeof(T)); \
+      unsigned words[sizeof(__wt_T) / 4]; \
+      memcpy(words, &v, sizeof(__wt_T)); \
+      for (unsigned k = 0; k < sizeof(__wt_T) / 4; ++k) words[k] = HOW(mask, words[k], by, width); \
+      memcpy(&v, words, sizeof(__wt_T)); \
       return v; \
     } \
   }
@@ -44,23 +44,23 @@ struct grid_group {
 };
 __WT_D__ thread_block this_thread_block() { thread_block b; return b; }
 __WT_D__ grid_group this_grid() { grid_group g; return g; }
-template <unsigned N, typename Parent = void> struct thread_block_tile {
-  __device__ unsigned mask() const { return N >= 32 ? 0xffffffffu : ((1u << (N & 31u)) - 1u) << (__wt_lane() / (int)N * (int)N); }
+template <unsigned __wt_N, typename __wt_Parent = void> struct thread_block_tile {
+  __device__ unsigned mask() const { return __wt_N >= 32 ? 0xffffffffu : ((1u << (__wt_N & 31u)) - 1u) << (__wt_lane() / (int)__wt_N * (int)__wt_N); }
   __device__ void sync() const { __syncwarp(mask()); }
-  __device__ unsigned thread_rank() const { return __wt_rank() % N; }
-  __device__ unsigned size() const { return N; }
-  __device__ unsigned num_threads() const { return N; }
-  __device__ unsigned meta_group_rank() const { return __wt_rank() / N; }
-  __device__ unsigned meta_group_size() const { return (__wt_threads() + N - 1) / N; }
-  template <typename T> __device__ T shfl(T v, int lane) const { return __wt_any_shfl(mask(), v, lane, N); }
-  template <typename T> __device__ T shfl_down(T v, unsigned by) const { return __wt_any_shfl_down(mask(), v, by, N); }
-  template <typename T> __device__ T shfl_up(T v, unsigned by) const { return __wt_any_shfl_up(mask(), v, by, N); }
-  template <typename T> __device__ T shfl_xor(T v, int lanes) const { return __wt_any_shfl_xor(mask(), v, lanes, N); }
-  template <typename T> __device__ unsigned match_any(T v) const { return __match_any_sync(mask(), v) >> (__wt_lane() / (int)N * (int)N); }
+  __device__ unsigned thread_rank() const { return __wt_rank() % __wt_N; }
+  __device__ unsigned size() const { return __wt_N; }
+  __device__ unsigned num_threads() const { return __wt_N; }
+  __device__ unsigned meta_group_rank() const { return __wt_rank() / __wt_N; }
+  __device__ unsigned meta_group_size() const { return (__wt_threads() + __wt_N - 1) / __wt_N; }
+  template <typename __wt_T> __device__ __wt_T shfl(__wt_T v, int lane) const { return __wt_any_shfl(mask(), v, lane, __wt_N); }
+  template <typename __wt_T> __device__ __wt_T shfl_down(__wt_T v, unsigned by) const { return __wt_any_shfl_down(mask(), v, by, __wt_N); }
+  template <typename __wt_T> __device__ __wt_T shfl_up(__wt_T v, unsigned by) const { return __wt_any_shfl_up(mask(), v, by, __wt_N); }
+  template <typename __wt_T> __device__ __wt_T shfl_xor(__wt_T v, int lanes) const { return __wt_any_shfl_xor(mask(), v, lanes, __wt_N); }
+  template <typename __wt_T> __device__ unsigned match_any(__wt_T v) const { return __match_any_sync(mask(), v) >> (__wt_lane() / (int)__wt_N * (int)__wt_N); }
   __device__ int any(int p) const { return __any_sync(mask(), p); }
   __device__ int all(int p) const { return __all_sync(mask(), p); }
   __device__ unsigned ballot(int p) const {
-    return __ballot_sync(mask(), p) >> (__wt_lane() / (int)N * (int)N) & (N >= 32 ? 0xffffffffu : (1u << (N & 31u)) - 1u);
+    return __ballot_sync(mask(), p) >> (__wt_lane() / (int)__wt_N * (int)__wt_N) & (__wt_N >= 32 ? 0xffffffffu : (1u << (__wt_N & 31u)) - 1u);
   }
 };
 /* A group of a kind that is known when the kernel runs: the block, or lanes of a warp. */
@@ -68,7 +68,7 @@ struct thread_group {
   unsigned lanes, count, rank;
   __device__ thread_group() {}
   __device__ thread_group(const thread_block &b) : lanes(0), count(b.size()), rank(b.thread_rank()) {}
-  template <unsigned N, typename P> __device__ thread_group(const thread_block_tile<N, P> &t) : lanes(t.mask()), count(N), rank(t.thread_rank()) {}
+  template <unsigned __wt_N, typename __wt_P> __device__ thread_group(const thread_block_tile<__wt_N, __wt_P> &t) : lanes(t.mask()), count(__wt_N), rank(t.thread_rank()) {}
   __device__ void sync() const { if (lanes) __syncwarp(lanes); else __syncthreads(); }
   __device__ unsigned size() const { return count; }
   __device__ unsigned num_threads() const { return count; }
@@ -94,16 +94,16 @@ struct coalesced_group {
       if (lanes >> k & 1u) { if (seen == (int)n) found = k; ++seen; }
     return found;
   }
-  template <typename T> __device__ T shfl(T v, unsigned rank) const { return __wt_any_shfl(lanes, v, nth(rank)); }
-  template <typename T> __device__ T shfl_down(T v, unsigned by) const {
+  template <typename __wt_T> __device__ __wt_T shfl(__wt_T v, unsigned rank) const { return __wt_any_shfl(lanes, v, nth(rank)); }
+  template <typename __wt_T> __device__ __wt_T shfl_down(__wt_T v, unsigned by) const {
     unsigned rank = thread_rank() + by;
     return __wt_any_shfl(lanes, v, nth(rank < size() ? rank : thread_rank()));
   }
-  template <typename T> __device__ T shfl_up(T v, unsigned by) const {
+  template <typename __wt_T> __device__ __wt_T shfl_up(__wt_T v, unsigned by) const {
     int rank = (int)thread_rank() - (int)by;
     return __wt_any_shfl(lanes, v, nth(rank >= 0 ? rank : thread_rank()));
   }
-  template <typename T> __device__ T shfl_xor(T v, int by) const { return __wt_any_shfl(lanes, v, nth(thread_rank() ^ by)); }
+  template <typename __wt_T> __device__ __wt_T shfl_xor(__wt_T v, int by) const { return __wt_any_shfl(lanes, v, nth(thread_rank() ^ by)); }
   __device__ unsigned ballot(int p) const {
     unsigned all = __ballot_sync(lanes, p), found = 0;
     for (int k = 0, seen = 0; k < 32; ++k)
@@ -115,27 +115,27 @@ struct coalesced_group {
   __device__ int all(int p) const { return __all_sync(lanes, p); }
 };
 __WT_D__ coalesced_group coalesced_threads() { coalesced_group g; g.lanes = __activemask(); return g; }
-template <typename G> static inline __device__ coalesced_group binary_partition(const G &parent, bool p) {
+template <typename __wt_G> static inline __device__ coalesced_group binary_partition(const __wt_G &parent, bool p) {
   unsigned with = __ballot_sync(parent.mask(), p);
   coalesced_group g;
   g.lanes = p ? with : parent.mask() & ~with;
   return g;
 }
-template <typename G, typename T> static inline __device__ coalesced_group labeled_partition(const G &parent, T label) {
+template <typename __wt_G, typename __wt_T> static inline __device__ coalesced_group labeled_partition(const __wt_G &parent, __wt_T label) {
   coalesced_group g;
   g.lanes = __match_any_sync(parent.mask(), label);
   return g;
 }
-template <typename G> static inline __device__ unsigned thread_rank(const G &group) { return group.thread_rank(); }
-template <typename G> static inline __device__ unsigned group_size(const G &group) { return group.size(); }
-template <unsigned N> static inline __device__ thread_block_tile<N> tiled_partition(const thread_block &) { thread_block_tile<N> t; return t; }
-template <unsigned N, unsigned M> static inline __device__ thread_block_tile<N> tiled_partition(const thread_block_tile<M> &) { thread_block_tile<N> t; return t; }
-template <typename G> static inline __device__ void sync(const G &group) { group.sync(); }
+template <typename __wt_G> static inline __device__ unsigned thread_rank(const __wt_G &group) { return group.thread_rank(); }
+template <typename __wt_G> static inline __device__ unsigned group_size(const __wt_G &group) { return group.size(); }
+template <unsigned __wt_N> static inline __device__ thread_block_tile<__wt_N> tiled_partition(const thread_block &) { thread_block_tile<__wt_N> t; return t; }
+template <unsigned __wt_N, unsigned __wt_M> static inline __device__ thread_block_tile<__wt_N> tiled_partition(const thread_block_tile<__wt_M> &) { thread_block_tile<__wt_N> t; return t; }
+template <typename __wt_G> static inline __device__ void sync(const __wt_G &group) { group.sync(); }
 __WT_D__ void sync(const grid_group &group) { __wt_grid_sync(); }
-template <typename T> struct plus { __device__ T operator()(T a, T b) const { return a + b; } };
-template <typename T> struct bit_and { __device__ T operator()(T a, T b) const { return a & b; } };
-template <typename T> struct bit_or { __device__ T operator()(T a, T b) const { return a | b; } };
-template <typename T> struct bit_xor { __device__ T operator()(T a, T b) const { return a ^ b; } };
-template <typename T> struct less { __device__ T operator()(T a, T b) const { return a < b ? a : b; } };
-template <typename T> struct greater { __device__ T operator()(T a, T b) const { return a > b ? a : b; } };
+template <typename __wt_T> struct plus { __device__ __wt_T operator()(__wt_T a, __wt_T b) const { return a + b; } };
+template <typename __wt_T> struct bit_and { __device__ __wt_T operator()(__wt_T a, __wt_T b) const { return a & b; } };
+template <typename __wt_T> struct bit_or { __device__ __wt_T operator()(__wt_T a, __wt_T b) const { return a | b; } };
+template <typename __wt_T> struct bit_xor { __device__ __wt_T operator()(__wt_T a, __wt_T b) const { return a ^ b; } };
+template <typename __wt_T> struct less { __device__ __wt_T operator()(__wt_T a, __wt_T b) const { return a < b ? a : b; } };
+template <typename __wt_T> struct greater { __device__ __wt_T operator()(__wt_T a, __wt_T b) const { return a > b ? a : b; } };
 }  // namespace cooperative_groups

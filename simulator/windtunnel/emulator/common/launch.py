@@ -63,6 +63,10 @@ class Launch:
         block, thread = self.thread(identity)
         return f"thread {_short(thread, self.block)} of block {_short(block, self.grid)}"
 
+    def describe_block(self, number: int) -> str:
+        """Return the name of a block for messages, such as ``block 0``, given its number in the launch."""
+        return f"block {_short(_unflatten(number, self.grid), self.grid)}"
+
     def describe_line(self, line: int) -> str:
         """Return a source line for messages: its number, its file if it is another one, and its text."""
         text = self.program.text_of(line)

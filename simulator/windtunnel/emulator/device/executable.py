@@ -158,6 +158,8 @@ class Executable:
             first = found
             if isinstance(found, (DataRace, UninitializedRead)):
                 first = _divergence(kernel, launch, found, arguments, shared_bytes, resident, seed) or found
+            if first is found and isinstance(found, UninitializedRead):
+                first = _race(kernel, launch, found, arguments, shared_bytes, resident) or found
             if kernel.program.is_opencl:
                 put_into_opencl(first)
             raise first from None
@@ -261,6 +263,32 @@ def _divergence(
         text = str(found).removeprefix(f"{launch}: ")
         divergence.args = (f"{divergence}; threads that go on without it have this finding: {text}",)
         return divergence
+    except (Finding, InputError):
+        return None
+    return None
+
+
+def _race(
+    kernel: CompiledKernel,
+    launch: Launch,
+    found: Finding,
+    arguments: Sequence[Any],
+    shared_bytes: int,
+    resident: int,
+) -> DataRace | None:
+    """Return the race on a shared array that a thread reads before any write, if another writes it without order.
+
+    It is looked for thread by thread, on copies of the arrays: in lockstep, the read comes before all later writes.
+    """
+    declared = kernel.lockstep.program.declared.get(found.array or "")
+    if declared is None or declared.space != "shared" or math.prod(launch.grid) * math.prod(launch.block) > MAX_THREADS:
+        return None
+    copies = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            kernel.threads.run(launch, copies, resident=resident, sized=lambda one: with_size(one, shared_bytes))
+    except DataRace as race:
+        return race if race.array == found.array else None
     except (Finding, InputError):
         return None
     return None

@@ -27,7 +27,9 @@ from windtunnel.emulator.common.symbolic import (
 )
 from windtunnel.emulator.races.findings import (
     ATOMIC,
+    ATOMIC_READ,
     OF_BLOCK,
+    OF_BLOCK_READ,
     READ,
     WRITE,
     AccessReport,
@@ -70,7 +72,8 @@ class LockstepArray:
         self.shadow: ShadowMemory | None = None
         """The records for race detection; None if no two threads can race in this array."""
         self.scopes: np.ndarray | None = None
-        """For each element the last thread that changed it atomically in its block only, and the line; -1 for none."""
+        """For each element the last thread that changed it, or else the first that read it, atomically in its block
+        only, the line, and whether it changed it; -1 for none. Shape (3, elements)."""
         self.counter: AccessCounter | None = None
         """Counts the accesses, for the work of the launch."""
         self.copies: list[Copies] = []
@@ -148,7 +151,8 @@ class LockstepArray:
         if self.uninitialised is not None and op not in ("exch", "store"):
             self._check_initialised(lanes, line, position)
         if of_block or self.scopes is not None:
-            self._check_scope(lanes, line, each_position(position, lanes.size), of_block=of_block)
+            kind = ATOMIC_READ if op == "load" else ATOMIC
+            self._check_scope(lanes, line, each_position(position, lanes.size), kind, of_block=of_block)
         if self.copies:
             kind = READ if op == "load" else ATOMIC
             check_flights(self, kind, each_position(position, lanes.size), lanes.identities, line)
@@ -169,23 +173,26 @@ class LockstepArray:
         lanes.chunk.changes += not np.array_equal(before, self.flat[positions])
         return old_values
 
-    def _check_scope(self, lanes: Lanes, line: int, positions: np.ndarray, *, of_block: bool) -> None:
+    def _check_scope(self, lanes: Lanes, line: int, positions: np.ndarray, kind: str, *, of_block: bool) -> None:
         """Raise DataRace if atomic operations of two blocks meet, one of which is atomic in its block only."""
         if not self.launch.checked:
             return
         if self.scopes is None:
-            self.scopes = np.full((2, self.flat.size), -1, np.int64)
+            self.scopes = np.full((3, self.flat.size), -1, np.int64)
         threads, size = lanes.identities, lanes.chunk.threads
+        changes = kind == ATOMIC
         for recorded in (False, True):
             if recorded and of_block:
-                self.scopes[0, positions], self.scopes[1, positions] = threads, line
-            others = self.scopes[0, positions]
-            met = np.flatnonzero((others >= 0) & (others // size != threads // size))
+                kept = np.ones(positions.size, bool) if changes else self.scopes[0, positions] < 0
+                self.scopes[:, positions[kept]] = threads[kept], np.full(kept.sum(), line), np.full(kept.sum(), changes)
+            others, _, changed = self.scopes[:, positions]
+            met = np.flatnonzero((others >= 0) & (others // size != threads // size) & (changes | (changed > 0)))
             if len(met):
                 at = int(met[0])
                 place = int(positions[at])
-                later = AccessReport(int(threads[at]), ATOMIC, line)
-                earlier = AccessReport(int(others[at]), OF_BLOCK, int(self.scopes[1, place]))
+                other, other_line, other_changes = self.scopes[:, place].tolist()
+                later = AccessReport(int(threads[at]), kind, line)
+                earlier = AccessReport(other, OF_BLOCK if other_changes else OF_BLOCK_READ, other_line)
                 raise race(self.launch, self.name, self.index_of(place), later, earlier)
 
     def begin_copy(self, lanes: Lanes, line: int, writes: bool, *indices: Value) -> None:

@@ -88,9 +88,9 @@ def _divergence(lanes: Lanes, line: int, arrived: np.ndarray) -> BarrierDivergen
     here = lanes.identities[lanes.blocks == block] if len(partial) else lanes.identities
     missing = int(np.setdiff1d(np.arange(first, first + chunk.threads), here)[0])
     return BarrierDivergence(
-        f"{launch}: barrier divergence: {int(arrived[block]):,} of {chunk.threads:,} threads of a block reach the "
-        f"barrier at {launch.describe_line(line)}: {launch.describe_thread(int(here[0]))} does, "
-        f"{launch.describe_thread(missing)} does not",
+        f"{launch}: barrier divergence: {int(arrived[block]):,} of {chunk.threads:,} threads of a block reach "
+        f"{launch.program.barrier_at(line)} at {launch.describe_line(line)}: "
+        f"{launch.describe_thread(int(here[0]))} does, {launch.describe_thread(missing)} does not",
         **launch.position_of(line),
         threads=(launch.thread(int(here[0])), launch.thread(missing)),
     )

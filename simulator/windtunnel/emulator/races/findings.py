@@ -11,8 +11,8 @@ from windtunnel.emulator.common.launch import Launch
 
 READ, WRITE, ATOMIC, ATOMIC_READ = "reads", "writes", "atomically changes", "atomically reads"
 """The kinds of access, as they stand in messages. A compare-and-swap that does not find the value is the last."""
-OF_BLOCK = "atomically (in the scope of its block) changes"
-"""The kind of an atomic operation that is one among the threads of its block only."""
+OF_BLOCK, OF_BLOCK_READ = (f"atomically (in the scope of its block) {does}" for does in ("changes", "reads"))
+"""The kinds of an atomic operation that is one among the threads of its block only."""
 UNNAMED = "the mask of a warp's operation does not name the lane that executes it"
 _ACROSS_BLOCKS = (
     "threads of two blocks are ordered only by a fence with an atomic operation, a grid barrier or another launch"
@@ -32,8 +32,6 @@ def race(
     launch: Launch, array: str, index: int | tuple[int, ...], later: AccessReport, earlier: AccessReport
 ) -> DataRace:
     """Return the finding that nothing orders two accesses. Its threads are in the order of its lines."""
-    unit = in_units(launch, array)
-    array = launch.program.spellings.get(array, array)
     accesses = ", and ".join(
         f"{launch.describe_thread(access.thread)} {access.kind} it at {launch.describe_line(access.line)}"
         for access in (later, earlier)
@@ -44,7 +42,7 @@ def race(
         threads.reverse()
     same_block = launch.block_of(later.thread) == launch.block_of(earlier.thread)
     return DataRace(
-        f"{launch}: data race on element {index} of '{array}'{unit}: {accesses}; "
+        f"{launch}: data race on element {index} of '{spelled(launch, array)}'{in_units(launch, array)}: {accesses}; "
         f"{_WITHIN_BLOCK if same_block else _ACROSS_BLOCKS}",
         **launch.position_of(later.line, earlier.line),
         array=array,
@@ -53,23 +51,28 @@ def race(
     )
 
 
+def spelled(launch: Launch, name: str) -> str:
+    """Return how the source spells the name of a variable or an array of the tree."""
+    return launch.program.spellings.get(name, name)
+
+
 def in_units(launch: Launch, array: str) -> str:
     """Return in which units an array's elements are counted, if these are smaller than its elements."""
     unit, element = launch.program.units.get(array, (0, 0))
-    size = "1 byte" if unit == 1 else f"{unit} bytes"
-    return f" (counted in units of {size}, of {element} of an element)" if unit else ""
+    counted = "bytes" if unit == 1 else f"units of {unit} bytes"
+    return f" (counted in {counted}; an element has {element // unit})" if unit else ""
 
 
 def in_flight(
     launch: Launch, array: str, index: int | tuple[int, ...], access: AccessReport, copy: AccessReport
 ) -> DataRace:
     """Return the finding that an access meets an asynchronous copy that is in flight."""
-    array = launch.program.spellings.get(array, array)
     threads = {line: launch.thread(one.thread) for one in (access, copy) for line in [one.line]}
     return DataRace(
-        f"{launch}: data race on element {index} of '{array}': {launch.describe_thread(access.thread)} {access.kind} "
-        f"it at {launch.describe_line(access.line)}, while an asynchronous copy that "
-        f"{launch.describe_thread(copy.thread)} began at {launch.describe_line(copy.line)} {copy.kind} it; nothing "
+        f"{launch}: data race on element {index} of '{spelled(launch, array)}': "
+        f"{launch.describe_thread(access.thread)} {access.kind} it at {launch.describe_line(access.line)}, "
+        "while an asynchronous copy that "
+        f"{_who_began(launch, copy)} began at {launch.describe_line(copy.line)} {copy.kind} it; nothing "
         "waits for the copy before",
         **launch.position_of(access.line, copy.line),
         array=array,
@@ -78,12 +81,18 @@ def in_flight(
     )
 
 
+def _who_began(launch: Launch, copy: AccessReport) -> str:
+    """Return who began a copy: all threads of a block together, if it is a function of the block."""
+    if copy.line in launch.program.collectives:
+        return launch.describe_block(launch.block_of(copy.thread))
+    return launch.describe_thread(copy.thread)
+
+
 def never_awaited(launch: Launch, array: str, index: int | tuple[int, ...], copy: AccessReport) -> DataRace:
     """Return the finding that an asynchronous copy is in flight when the kernel ends."""
-    array = launch.program.spellings.get(array, array)
     return DataRace(
-        f"{launch}: data race on element {index} of '{array}': an asynchronous copy that "
-        f"{launch.describe_thread(copy.thread)} began at {launch.describe_line(copy.line)} {copy.kind} it, and nothing "
+        f"{launch}: data race on element {index} of '{spelled(launch, array)}': an asynchronous copy that "
+        f"{_who_began(launch, copy)} began at {launch.describe_line(copy.line)} {copy.kind} it, and nothing "
         "waits for the copy before the kernel ends",
         **launch.position_of(copy.line),
         array=array,
@@ -96,12 +105,10 @@ def out_of_bounds(
     launch: Launch, array: str, shape: Sequence[int], index: tuple[int, ...], thread: int, line: int, others: int = 0
 ) -> OutOfBounds:
     """Return the finding that a thread, and ``others`` more, access an index outside an array."""
-    unit = in_units(launch, array)
-    array = launch.program.spellings.get(array, array)
     shown = index[0] if len(index) == 1 else index
     found = OutOfBounds(
-        f"{launch}: index {shown} is out of bounds for '{array}' of {' x '.join(map(str, shape))} elements"
-        f"{unit}, at "
+        f"{launch}: index {shown} is out of bounds for '{spelled(launch, array)}' of "
+        f"{' x '.join(map(str, shape))} elements{in_units(launch, array)}, at "
         f"{launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
         **launch.position_of(line),
         array=array,
@@ -116,11 +123,9 @@ def uninitialised_element(
     launch: Launch, array: str, index: int | tuple[int, ...], thread: int, line: int
 ) -> UninitializedRead:
     """Return the finding that a thread reads an element before any write."""
-    unit = in_units(launch, array)
-    array = launch.program.spellings.get(array, array)
     return UninitializedRead(
-        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of '{array}'"
-        f"{unit} at "
+        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of "
+        f"'{spelled(launch, array)}'{in_units(launch, array)} at "
         f"{launch.describe_line(line)} before any write",
         **launch.position_of(line),
         array=array,
@@ -131,9 +136,8 @@ def uninitialised_element(
 
 def uninitialised_variable(launch: Launch, name: str, thread: int, line: int) -> UninitializedRead:
     """Return the finding that a thread reads a variable to which it has assigned nothing."""
-    name = launch.program.spellings.get(name, name)
     return UninitializedRead(
-        f"{launch}: uninitialised variable: {launch.describe_thread(thread)} reads '{name}' at "
+        f"{launch}: uninitialised variable: {launch.describe_thread(thread)} reads '{spelled(launch, name)}' at "
         f"{launch.describe_line(line)} before any assignment",
         **launch.position_of(line),
         threads=(launch.thread(thread),),

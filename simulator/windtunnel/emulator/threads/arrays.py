@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from windtunnel.core.errors import UninitializedRead
 from windtunnel.emulator.common.atomics import change_one
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.common.layout import index_in
@@ -16,6 +17,7 @@ from windtunnel.emulator.races.findings import (
     ATOMIC,
     ATOMIC_READ,
     OF_BLOCK,
+    OF_BLOCK_READ,
     READ,
     WRITE,
     AccessReport,
@@ -60,6 +62,18 @@ class Waiter(Protocol):
 
     def wake_if_polls(self, polled: PolledRead) -> bool:
         """Continue if the thread still waits for this element; return whether it does."""
+
+
+class ReadBeforeWriteError(Exception):
+    """A thread cannot continue, because it reads an element that threads share and none has written so far.
+
+    Attributes:
+        found: The finding, if no other thread writes the element without order.
+    """
+
+    def __init__(self, found: UninitializedRead) -> None:
+        super().__init__(found)
+        self.found = found
 
 
 class PolledRead(NamedTuple):
@@ -174,8 +188,8 @@ class ThreadArray:
         parts: int = 1,
     ) -> None:
         self.is_shared, self.is_own, self.parts = is_shared, is_own, parts
-        self.scopes: dict[int, tuple[int, int]] = {}
-        """For each element the last thread that changed it atomically in its block only, and the line."""
+        self.scopes: dict[int, AccessReport] = {}
+        """For each element the last change, or else the first read, that was atomic in its block only."""
         self.copies: list[Copies] = []
         """The asynchronous copies in flight that read or write elements."""
         self.launch, self.name, self.shape, self.flat = launch, name, tuple(shape), flat
@@ -200,7 +214,7 @@ class ThreadArray:
         moved = moved and (self.is_own or self.is_shared)
         is_unset = self.uninitialised is not None and bool(self.uninitialised[at])
         if is_unset and not copied and not moved:
-            raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
+            raise self._unset(thread, line, at, READ)
         if self.recorder is not None:
             self.recorder.mark(READ, at)
         value = self.flat[at]
@@ -240,6 +254,24 @@ class ThreadArray:
         if self.uninitialised is not None:
             self.uninitialised[at] = undefined and self.is_shared
 
+    def _set_atomically(self, thread: Accessor, line: int, at: int, op: str) -> None:
+        """Record that an atomic operation sets an element, which it may have to read first."""
+        assert self.uninitialised is not None  # noqa: S101  the caller has checked it
+        if op not in ("exch", "store") and self.uninitialised[at]:
+            raise self._unset(thread, line, at, ATOMIC_READ if op == "load" else ATOMIC)
+        self.uninitialised[at] = False
+
+    def _unset(self, thread: Accessor, line: int, at: int, kind: str) -> Exception:
+        """Return the error that a thread reads an element that was never set. Raises DataRace.
+
+        The read is recorded, so that a write by another thread that nothing orders with it is a race.
+        """
+        found = uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
+        if self.memory is None:
+            return found
+        self._check(thread, line, at, kind)
+        return ReadBeforeWriteError(found)
+
     def forget(self) -> None:
         """Let no element be set, as when the variable begins or ends its life."""
         if self.uninitialised is not None:
@@ -259,13 +291,11 @@ class ThreadArray:
         at = self._position(thread, line, indices)
         require_defined(self.launch, thread.id, line, *values)
         if (of_block or self.scopes) and self.checked:
-            self._check_scope(thread, line, at, of_block=of_block)
+            self._check_scope(thread, line, at, ATOMIC_READ if op == "load" else ATOMIC, of_block=of_block)
         if self.copies:
             check_flights(self, READ if op == "load" else ATOMIC, np.array([at]), np.array([thread.id]), line)
         if self.uninitialised is not None:
-            if op not in ("exch", "store") and self.uninitialised[at]:
-                raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
-            self.uninitialised[at] = False
+            self._set_atomically(thread, line, at, op)
         if self.recorder is not None:
             self.recorder.mark(READ if op == "load" else ATOMIC, at)
         flat, memory = self.flat, self.memory
@@ -303,14 +333,14 @@ class ThreadArray:
             releases = memory.releases[at * self.parts] = Releases()
         releases.apply(self._clock(thread), acquires_only=only_reads, relaxed=relaxed)
 
-    def _check_scope(self, thread: Accessor, line: int, at: int, *, of_block: bool) -> None:
+    def _check_scope(self, thread: Accessor, line: int, at: int, kind: str, *, of_block: bool) -> None:
         """Raise DataRace if atomic operations of two blocks meet, one of which is atomic in its block only."""
         last = self.scopes.get(at)
-        if last is not None and self.launch.block_of(last[0]) != self.launch.block_of(thread.id):
-            reports = AccessReport(thread.id, ATOMIC, line), AccessReport(last[0], OF_BLOCK, last[1])
-            raise race(self.launch, self.name, self.index_of(at), *reports)
-        if of_block:
-            self.scopes[at] = (thread.id, line)
+        changes = kind == ATOMIC or (last is not None and last.kind == OF_BLOCK)
+        if last is not None and changes and self.launch.block_of(last.thread) != self.launch.block_of(thread.id):
+            raise race(self.launch, self.name, self.index_of(at), AccessReport(thread.id, kind, line), last)
+        if of_block and (last is None or kind == ATOMIC):
+            self.scopes[at] = AccessReport(thread.id, OF_BLOCK if kind == ATOMIC else OF_BLOCK_READ, line)
 
     def begin_copy(self, thread: Accessor, line: int, writes: bool, *indices: Any) -> None:
         """Record that an asynchronous copy of the thread reads or writes an element from now on."""

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from windtunnel.core.errors import BarrierDivergence, Deadlock, Finding
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.races.findings import others as count_of_others
+from windtunnel.emulator.races.findings import spelled
 from windtunnel.emulator.threads.state import LaunchState, Thread
 from windtunnel.language import ir
 
+_BARRIER = "the barrier"
 _MAX_SHOWN = 4
 """Threads of a cycle that a message names."""
 
@@ -23,6 +25,7 @@ def divergence_error(
     all.
     """
     first = arrived[0]
+    what = launch.program.barrier_at(first.line) if what == _BARRIER else what
     other = next((thread for thread in arrived if thread.arrival != first.arrival and thread.line != first.line), None)
     if other is None:
         other = ended[0]
@@ -125,7 +128,7 @@ def _barrier_error(state: LaunchState, threads: Sequence[Thread], not_begun: Seq
         counts = (len(at_grid), state.blocks * state.threads)
         return divergence_error(launch, arrived, ended, "the grid barrier", "of the grid", counts)
     counts = (len(first.block.arrived), state.threads)
-    return divergence_error(launch, arrived, ended, "the barrier", "of a block", counts)
+    return divergence_error(launch, arrived, ended, _BARRIER, "of a block", counts)
 
 
 def _warp_error(launch: Launch, threads: Sequence[Thread]) -> Finding | None:
@@ -200,8 +203,10 @@ class _WaitGraph:
         launch = self.launch
         if thread.arrival is not None:
             barriers = {
-                "block": "at the barrier",
-                **dict.fromkeys(("block.shared", "block.global", "block.none"), "at the barrier"),
+                **dict.fromkeys(
+                    ("block", "block.shared", "block.global", "block.none"),
+                    f"at {launch.program.barrier_at(thread.arrival.line)}",
+                ),
                 "grid": "at the grid barrier",
                 "warp": "at the warp barrier",
             }
@@ -211,6 +216,13 @@ class _WaitGraph:
             return f"{where} at {launch.describe_line(thread.arrival.line)}{rest}"
         read = thread.polled[0]
         array = read.array
+        if array.name in launch.program.split_barriers:
+            expected, pending = array.flat[read.at // 3 * 3 :][:2].tolist()
+            which = f" {read.at // 3}" if array.flat.size > 3 else ""
+            return (
+                f"at {launch.describe_line(read.line)} for the barrier '{spelled(launch, array.name)}'{which}: "
+                f"{expected - pending:,} of {expected:,} arrivals have come"
+            )
         last = array.memory.last_change.get(read.key) if array.memory is not None else None
         if last is None:
             changed = "which no thread has changed"
@@ -219,5 +231,5 @@ class _WaitGraph:
         else:
             ended = "" if last[0] in self.live else ", and has ended"
             changed = f"which {launch.describe_thread(last[0])} changed last, at {launch.describe_line(last[1])}{ended}"
-        element = f"element {array.index_of(read.at)} of '{array.name}'"
+        element = f"element {array.index_of(read.at)} of '{spelled(launch, array.name)}'"
         return f"at {launch.describe_line(read.line)} for {element}, {read.value}, {changed}"

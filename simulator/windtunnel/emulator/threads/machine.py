@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import BarrierDivergence
+from windtunnel.core.errors import BarrierDivergence, DataRace, Finding, UninitializedRead
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.races.findings import UNNAMED
 from windtunnel.emulator.threads import clocks
-from windtunnel.emulator.threads.arrays import MemoryRange, ThreadArray
+from windtunnel.emulator.threads.arrays import MemoryRange, ReadBeforeWriteError, ThreadArray
 from windtunnel.emulator.threads.deadlock import deadlock_error, divergence_error, livelock_error
 from windtunnel.emulator.threads.program import WAIT, BarrierArrival, ThreadProgram
 from windtunnel.emulator.threads.schedule import Schedule
@@ -62,10 +62,24 @@ class Machine(LaunchState):
         self._program, self._arrays, self._scalars, self._checked = program, dict(arrays), scalars, checked
         self._at_grid_barrier: list[Thread] = []
         self._sized = sized
+        self._unset: UninitializedRead | None = None
+        """The first read of what no thread has written so far."""
         self._numbers = {name: -number for number, name in enumerate(program.program.declared, start=1)}
 
     def run(self) -> None:
-        """Execute all blocks to their end. Raises the first finding."""
+        """Execute all blocks to their end. Raises the first finding.
+
+        A thread that reads what none has written stops there, and the others show whether one writes it without order.
+        Then the finding is the race.
+        """
+        try:
+            self._run()
+        except DataRace:
+            raise
+        except Finding as found:
+            raise self._unset or found from None
+
+    def _run(self) -> None:
         waiting = self.ready.order_blocks(list(range(self.blocks)))
         waiting.reverse()
         ready, live = self.ready, self.live
@@ -82,6 +96,9 @@ class Machine(LaunchState):
                     if self._end(thread):
                         break  # another block can begin
                     continue
+                except ReadBeforeWriteError as unset:
+                    self._unset = self._unset or unset.found
+                    continue
                 if event is None:
                     ready.add(thread)
                     if not thread.loops:
@@ -93,7 +110,7 @@ class Machine(LaunchState):
                     self._check_warp(thread)  # lanes that ask which of them are there need not wait for this one
             else:
                 if live:
-                    raise deadlock_error(self, self._live_threads(), waiting)
+                    raise self._unset or deadlock_error(self, self._live_threads(), waiting)
         self.flights.finish(self._program.program, checked=self._checked)
 
     def hash(self) -> str:

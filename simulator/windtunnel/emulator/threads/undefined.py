@@ -58,8 +58,9 @@ def require_defined(launch: Launch, thread: int, line: int, *values: Any) -> Non
             reader, where = launch.describe_thread(value.reader), launch.describe_line(value.line)
             origin = f"what {reader} has read at {where} before any write, and lanes have passed on"
             if value.lane >= 0:
+                for_whom = "" if value.reader == thread else f", for {reader}"
                 origin = (
-                    f"what the shuffle at {where} has read of lane {value.lane}, for {reader}: that lane has ended, or "
+                    f"what the shuffle at {where} has read of lane {value.lane}{for_whom}: that lane has ended, or "
                     "takes no part in the shuffle"
                 )
             raise UninitializedRead(

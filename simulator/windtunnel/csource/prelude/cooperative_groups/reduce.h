@@ -2,9 +2,9 @@
 #pragma once
 #include "../cooperative_groups.h"
 namespace cooperative_groups {
-template <typename G, typename T, typename F> static inline __device__ T reduce(const G &group, T value, F op) {
-  T result = group.shfl(value, 0);
-  for (unsigned k = 1; k < group.size(); ++k) { T other = group.shfl(value, k); result = op(result, other); }
+template <typename __wt_G, typename __wt_T, typename __wt_F> static inline __device__ __wt_T reduce(const __wt_G &group, __wt_T value, __wt_F op) {
+  __wt_T result = group.shfl(value, 0);
+  for (unsigned k = 1; k < group.size(); ++k) { __wt_T other = group.shfl(value, k); result = op(result, other); }
   return result;
 }
 }  // namespace cooperative_groups
