@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -39,6 +40,9 @@ from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel.simulation.redrawn import replication_seed
 from windtunnel.simulation.sources import model_accuracy, power_errors, provenance, widest_error
 from windtunnel_models.catalogue import Catalogue
+
+_OF_DEVICES = ("cost", "throughput")
+"""The objectives that depend on the devices of a fleet that keeps up, and not on how they are used."""
 
 
 @dataclass(frozen=True)
@@ -334,6 +338,37 @@ class ChoiceSearch:
                 self.candidates.announce([Case(counts, until_lost=True)])
             else:
                 self.search.verdicts[counts] = self.candidates.verdicts([counts], "value")[0]
+
+    def alike(self, other: ChoiceSearch, counts: Counts) -> list[Counts]:
+        """Return the fleets of this choice with the same devices as a fleet of ``other``, at the same prices.
+
+        All devices of an entry have the same values. Where the objective depends on these, so that such fleets are not
+        as good, only the fleet with the same values of its entries is returned.
+        """
+        per_entry: list[list[tuple[int, int]]] = []
+        for name, key, size, n in zip(other.names, other.kinds, other.candidates.sizes, counts, strict=True):
+            devices = n * size
+            places = [
+                (i, devices // mine)
+                for i, mine in enumerate(self.candidates.sizes)
+                if not devices % mine
+                and (self.names[i] == name or (self.kinds[i] == key and self.options.objective in _OF_DEVICES))
+            ]
+            if n:
+                per_entry.append(places)
+        fleets = []
+        for places in product(*per_entry):
+            fleet = [0] * self.entries
+            for i, n in places:
+                fleet[i] += n
+            fleets.append(tuple(fleet))
+        return list(dict.fromkeys(fleets))
+
+    @property
+    def kinds(self) -> list[tuple[str, str, float]]:
+        """What equal alternatives have in common: the entry of the scenario, the SKU, the price of a device (USD/h)."""
+        prices = [float(f"{price / size:.9g}") for price, size in zip(self.prices, self.candidates.sizes, strict=True)]
+        return [(base, d.label, price) for base, d, price in zip(self.bases, self.devices, prices, strict=True)]
 
     def meets_with_confidence(self, value: float) -> bool:
         """Return whether a simulated fleet with this value of the objective meets the targets with confidence."""
