@@ -543,6 +543,23 @@ SCALED = {
 }  # fmt: skip
 
 
+def test_a_plan_with_scaled_entries_says_with_how_many_they_begin_and_whether_more_would_help() -> None:
+    rule = SCALED["autoscale"][0] | {"provisioning": "1 min"}
+    keys = SCALED | {"fleet": SCALED["fleet"][:1], "autoscale": [rule], "plan": {"loads": []}}
+    none = searched(**keys)
+    (begins,) = [n for n in none.notes if "is scaled" in n]
+    assert "It begins with 1, the `min` of its rule; `count` states the number at the start" in begins
+    (helps,) = [n for n in none.notes if "begins with 4 of small" in n]
+    assert not none.fleets and helps.endswith("meets the targets")
+    begun = searched(**keys | {"fleet": [keys["fleet"][0] | {"count": 4}]})
+    assert begun.fleets and "It begins with 4, the `count` of the entry" in report.text(begun).replace("\n  ", " ")
+    assert any("all devices were rented all the time" in n for n in begun.notes)
+    shrinks = searched(**keys | {"autoscale": [rule | {"down": {"utilisation": "90%", "for": "2 s"}}]})
+    assert not any("all the time" in n for n in shrinks.notes)
+    hopeless = searched(**keys | {"targets": ["latency p95 <= 11.9 ms"]})
+    assert any("begins with 4 of small (`count` of the entry) fails too (latency p95" in n for n in hopeless.notes)
+
+
 @pytest.mark.parametrize(
     "keys",
     [{"plan": {**CHAT["plan"], "search": SEARCH, "simulations": 6}}, {**SCALED, "plan": {"loads": []}}],

@@ -270,6 +270,7 @@ class Planner:
                         *(note for s in searches for note in s.notes),
                         *doubtful_settings(about.run),
                         *(note for s in searches for note in s.notes_of_search()),
+                        *([] if closest is None else about.notes_of_scaling(closest)),
                         *about.candidates.demand.notes,
                     ]
                 )
