@@ -516,6 +516,10 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     beyond = replace(ttft, limit=0.9 * ttft.high)
     missed = replace(found, explanation=replace(found.explanation, model_intervals=[beyond, tpot]))
     assert "so TTFT p95 may be missed" in report.uncertainty(missed)
+    said = "with 95% confidence; within the error of the models TTFT p95 may be missed ("
+    assert said in report.recommendation(missed) and said in report.verdict(missed)
+    assert said in " ".join(report.text(missed).split()) and html.escape(said) in plan_page.render(missed)
+    assert "may be missed" not in report.verdict(found) + report.recommendation(found)
     sentence = next(s for s in found.explanation.sentences if s.startswith("Error of the models"))
     assert "all within their limits" in sentence
 

@@ -96,15 +96,22 @@ def verdict(plan: PlanResult) -> str:
     targets = all_of(len(best.targets)).lower()
     spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
     if not best.meets.confidence:
-        return (
+        answer = (
             f"{best.text} meets {targets} by value{spare}; no fleet found meets {them(plan)} with {_confidence(plan)}"
         )
+        return answer + _may_be_missed(plan)
     answer = f"{best.text} meets {targets} with {_confidence(plan)}{spare}"
     if plan.recommended:
         costs = [amount(objective_of(plan, fleet), plan.lower_bound.objective_unit) for fleet in (best, first)]
         answer = f"{best.text} ({costs[0]}) meets {targets} with {_confidence(plan)}{spare}"
         answer += f"; {first.text} ({costs[1]}) meets {them(plan)} by value"
-    return answer
+    return answer + _may_be_missed(plan)
+
+
+def _may_be_missed(plan: PlanResult) -> str:
+    """Return which targets the recommended fleet may miss within the error of the models, with their 90% intervals."""
+    beyond = [f"{_name(i)} may be missed ({_ends(i)})" for i in plan.explanation.model_intervals if not i.within]
+    return f"; within the error of the models {' and '.join(beyond)}" if beyond else ""
 
 
 def recommendation(plan: PlanResult) -> str:
@@ -117,10 +124,13 @@ def recommendation(plan: PlanResult) -> str:
     fleet = best.text.replace("; ", ", ")
     if any(entry.device not in (*entry.entry.split(), "server") for entry in best.configuration):
         fleet += f" ({' + '.join(f'{count:,} × {device}' for device, count in best.devices.items())})"
+    missed = _may_be_missed(plan)
     month = f"{best.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
     if not best.meets.confidence:
-        return f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
-    return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}"
+        return (
+            f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}" + missed
+        )
+    return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}" + missed
 
 
 def run_command(plan: PlanResult, scenario: str, options: Sequence[str] = ()) -> str:
