@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.cases import search_alone
 
 import windtunnel
 from windtunnel.app import plan as planner
@@ -100,7 +101,13 @@ def test_by_value_and_with_confidence_stand_side_by_side_and_one_sentence_says_w
     assert f"{cheapest.text} (2.70 USD/h) meets it by value" in " ".join(report.text(found).split())
     said = found.explanation.price_of_confidence.text
     assert "12.8 ms, 95% CI 7.23 to 47.5 ms, whose upper bound misses the limit" in said and best.text in said
-    assert said.count(".") - len(re.findall(r"\d\.\d", said)) == 1, "more than one sentence"
+    # One sentence on the difference, and one on what would decide it; here that the run has 2500 jobs.
+    why, decides = re.split(r"(?<=does\.) ", said)
+    assert why.count(".") - len(re.findall(r"\d\.\d", why)) == 1, "more than one sentence"
+    assert (
+        decides
+        == "A run 4 times as long (--set stop.jobs=10000) has about half as wide an interval, which may decide it."
+    )
     assert second
     table = report.fleet_table(report.listed(found), found)
     assert any(line.startswith(cheapest.text) and "by value" in line for line in table)
@@ -398,6 +405,28 @@ def test_a_spare_costs_one_more_where_devices_are_alike() -> None:
     assert with_one.fleets[0].devices["server"] == without + 1
     # One device less than that is none that anything can be lost from.
     assert all(f.devices["server"] > without for f in with_one.fleets)
+
+
+def test_with_a_spare_the_text_says_what_is_out_of_service_and_what_the_rest_does() -> None:
+    keys = {"fleet": plan_scenario()["fleet"][:1], "targets": ["latency p95 <= 40 ms"]}
+    data = plan_scenario(**keys, plan={"spare": 1, "max": 8, "loads": []})
+    with search_alone():
+        found = planner.plan(scenario_from_data(data), workers=1)
+    best = found.fleets[found.recommended]
+    (note,) = [n for n in found.notes if "binding target" in n]
+    assert note.startswith(f"{best.text} without 1 of slow: binding target latency p95 <= 40 ms: ")
+    assert "headroom" in note and note in " ".join(report.text(found).replace("≤", "<=").split())
+    assert "with 1 of any entry out of service" in report.verdict(found)
+    two = replace(best.configuration[0], count=2)
+
+    def said(spare: int, *entries: Any) -> str:
+        fleet = replace(best, configuration=list(entries))
+        return report.verdict(replace(found, spare=spare, fleets=[fleet], recommended=0))
+
+    assert "with all devices of any entry out of service" in said(9, two, replace(two, count=1))
+    assert "with 1 or all of any entry" not in said(1, two, two)
+    assert "with 2 or all of any entry out of service" in said(2, replace(two, count=3), replace(two, count=1))
+    assert "with 1 group of any entry out of service" in said(1, replace(two, count=8, group={"tensor": 4}))
 
 
 def test_with_a_spare_a_change_is_judged_without_it_too() -> None:

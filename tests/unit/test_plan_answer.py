@@ -183,6 +183,9 @@ def test_a_price_beyond_the_break_even_changes_the_answer_and_one_before_it_does
         fleet = [CHAT["fleet"][0], {**CHAT["fleet"][1], "price": f"{effect.break_even * factor} USD/h"}]
         again = searched(fleet=fleet, plan={"max": 1, "max_entries": 1, "loads": []}, targets=["ttft p95 <= 1 s"])
         assert set(again.fleets[0].devices) == {cheapest}
+    text, page = " ".join(report.text(found).split()), html.unescape(plan_page.render(found))
+    assert found.explanation.prices and "another simulated fleet is cheaper" in text
+    assert all("that cost 1.5 times the best fleet or more were not simulated" in words for words in (text, page))
 
 
 def test_assumed_inputs_are_ranked_by_what_their_ranges_do_to_the_binding_target(found: PlanResult) -> None:

@@ -271,6 +271,7 @@ class Planner:
                         *doubtful_settings(about.run),
                         *(note for s in searches for note in s.notes_of_search()),
                         *([] if closest is None else about.notes_of_scaling(closest)),
+                        *([] if best is None else about.candidates.notes_of_spare(best)),
                         *about.candidates.demand.notes,
                     ]
                 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
-from windtunnel.core.results.objective import OBJECTIVES, amount
+from windtunnel.core.results.objective import GIVE_UP, OBJECTIVES, amount
 from windtunnel.core.results.plan import (
     CandidateEntry,
     ChangeEffect,
@@ -70,8 +71,8 @@ def text(plan: PlanResult) -> str:
     for sentence in plan.explanation.sentences:
         lines += wrap(printable(with_signs(sentence)), width=WIDTH, subsequent_indent="  ")
     if plan.explanation.prices:
-        header = ["price of", "now", "another fleet is cheaper", "change", "fleet"]
-        lines += ["", *table_lines([header, *price_rows(plan)], "<>>><")]
+        header = ["price of", "now", "another simulated fleet is cheaper", "change", "fleet"]
+        lines += ["", *table_lines([header, *price_rows(plan)], "<>>><"), *wrap(prices_note(), width=WIDTH)]
     summary, found = assumptions_summary(plan), plan.explanation.assumptions
     if summary is not None and found is not None and found.inputs:
         header = ["assumed input", "value (range)", "at the ends", "moves by", "meets at both"]
@@ -94,7 +95,7 @@ def verdict(plan: PlanResult) -> str:
         return "no fleet meets the targets"
     best, first = plan.fleets[plan.recommended], plan.fleets[0]
     targets = all_of(len(best.targets)).lower()
-    spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
+    spare = _spare(plan)
     if not best.meets.confidence:
         answer = (
             f"{best.text} meets {targets} by value{spare}; no fleet found meets {them(plan)} with {_confidence(plan)}"
@@ -106,6 +107,24 @@ def verdict(plan: PlanResult) -> str:
         answer = f"{best.text} ({costs[0]}) meets {targets} with {_confidence(plan)}{spare}"
         answer += f"; {first.text} ({costs[1]}) meets {them(plan)} by value"
     return answer + _may_be_missed(plan)
+
+
+def _spare(plan: PlanResult) -> str:
+    """Return how many devices of the recommended fleet may be out of service, as the end of a clause."""
+    entries = plan.fleets[plan.recommended].configuration
+    sizes = [
+        math.prod((entry.group or {}).get(key, 1) for key in ("tensor", "pipeline", "attention_data"))
+        for entry in entries
+    ]
+    groups = [entry.count // size for entry, size in zip(entries, sizes, strict=True)]
+    if not plan.spare:
+        return ""
+    number = f"{plan.spare:,}{' groups' if max(sizes) > 1 and plan.spare > 1 else ' group' if max(sizes) > 1 else ''}"
+    if plan.spare >= max(groups):
+        number = "all devices"
+    elif plan.spare > min(groups):
+        number += " or all"
+    return f", with {number} of any entry out of service"
 
 
 def _may_be_missed(plan: PlanResult) -> str:
@@ -120,7 +139,7 @@ def recommendation(plan: PlanResult) -> str:
         return f"{verdict(plan)[0].upper()}{verdict(plan)[1:]}"
     best = plan.fleets[plan.recommended]
     targets = all_of(len(best.targets)).lower()
-    spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
+    spare = _spare(plan)
     fleet = best.text.replace("; ", ", ")
     if any(entry.device not in (*entry.entry.split(), "server") for entry in best.configuration):
         fleet += f" ({' + '.join(f'{count:,} × {device}' for device, count in best.devices.items())})"
@@ -259,6 +278,12 @@ def change_rows(plan: PlanResult) -> list[list[str]]:
 
 def _of(target: JudgedTarget) -> str:
     return f"{target.metric.replace('_', ' ')} {target.statistic or ''}".strip()
+
+
+def prices_note() -> str:
+    """Return which fleets the break-even prices leave out."""
+    text = "Only simulated fleets are compared. Another one may be cheaper at a price nearer to today's"
+    return f"{text}: fleets of one entry that cost {GIVE_UP:g} times the best fleet or more were not simulated."
 
 
 def price_rows(plan: PlanResult) -> list[list[str]]:

@@ -34,6 +34,7 @@ from windtunnel.report.plan import (
     measured,
     objective_of,
     price_rows,
+    prices_note,
     proof,
     recommendation,
     run_command,
@@ -201,8 +202,9 @@ def _changes(plan: PlanResult) -> Markup | None:
     )
     of_prices = None
     if prices:
-        header = ["Price of", "Now", "Another fleet is cheaper", "Change", "Fleet"]
-        of_prices = page.table("Prices at which another simulated fleet is cheaper", header, prices, words=(0, 4))
+        header = ["Price of", "Now", "Another simulated fleet is cheaper", "Change", "Fleet"]
+        of_table = page.table("Prices at which another simulated fleet is cheaper", header, prices, words=(0, 4))
+        of_prices = Markup("").join([of_table, page.hint(prices_note())])
     header = ["Change", "This fleet", "Binding target", "Fleet found"]
     table = page.table("The answer under each change", header, rows, words=(0, 1, 2, 3)) if rows else None
     return page.section("moves", "How the answer moves", page.prose(text), table, of_prices)
