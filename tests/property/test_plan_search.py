@@ -195,7 +195,8 @@ def test_values_of_an_entry_that_a_rule_names_are_shared_by_the_fleet() -> None:
         ({"policy.batch.tokens": ["many"]}, ["policy.batch.tokens", "many"]),
         ({"policy.batch": [{"kind": "continuous"}], "policy.batch.tokens": [512]}, ["set the same value"]),
         ({"fleet[*].speed": [1.5], "fleet[0].speed": [2]}, ["set the same value"]),
-        ({"policy.batch.tokns": [512]}, ["tokns"]),
+        ({"policy.batch.tokns": [512]}, ["plan.search.policy.batch.tokns: unknown key 'tokns'", "'tokens'"]),
+        ({"fleet[*].grup.tensor": [1]}, ["plan.search.fleet[*].grup.tensor: unknown key 'grup'", "'group'"]),
         ({"fleet[0].speed": [1 + i / 2000 for i in range(1001)]}, ["1,002 alternatives"]),
     ],
 )

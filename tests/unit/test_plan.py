@@ -542,6 +542,24 @@ def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> 
     assert judging.lengthened(still, 5).stop.jobs == 12_500  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["compare", "plan-chat.yaml", "--set", "seed=2"], "expected --change seed=2"),
+        (["plan", "plan-chat.yaml", "--set", "plan.search={fleet[*].group.tensor: [1, 2]}"], "quotes around a key"),
+        (
+            ["plan", "plan-chat.yaml", "--set", "fleet[0]={device: l4, count: 8, group: {tensor: 3}}"],
+            "or none in a file for `windtunnel plan`, which does not read it",
+        ),
+    ],
+)
+def test_an_option_that_is_written_wrong_is_told_the_right_one(command: list[str], said: str, root: Path) -> None:
+    name, file, *options = command
+    result = CliRunner().invoke(cli, [name, str(root / "scenarios" / file), *options])
+    assert result.exit_code == 2 or isinstance(result.exception, InputError)
+    assert said in result.output + str(result.exception)
+
+
 def test_what_no_seed_draws_is_known_and_what_repeats_exactly_is_exact(tmp_path: Path) -> None:
     from windtunnel.scenario.read import read_scenario
 

@@ -188,6 +188,22 @@ def test_a_price_beyond_the_break_even_changes_the_answer_and_one_before_it_does
     assert all("that cost 1.5 times the best fleet or more were not simulated" in words for words in (text, page))
 
 
+def test_texts_of_a_plan_say_what_is_held_what_was_left_out_and_which_targets_are_turned() -> None:
+    keys = {"with": {"l40s": {"memory_bandwidth": "2x"}}, "targets": ["ttft p95 >= 1 ms", "tpot p95 <= 50 ms"]}
+    options = {"max": 2, "loads": [], "search": {"models.chat.weights": ["bfloat16", "fp8"]}}
+    found = searched(**keys, plan=options)
+    held = dict(report.bounds(found))["searched"].partition("the same in every fleet: ")[2]
+    assert held.endswith("models.chat but for weights, with.l40s.memory_bandwidth 2x")
+    (turned,) = [note for note in found.notes if "is usual" in note]
+    assert turned == "the target 'ttft p95 >= 1 ms' asks for at least its limit; of ttft, <= is usual"
+    assert "not simulated" not in report.verdict(found)
+    open_ = replace(found, search=replace(found.search, proof="open", unexplored_cheaper=16))
+    said = "; 16 cheaper fleets that may meet the targets were not simulated"
+    assert report.verdict(open_).endswith(said) and report.recommendation(open_).endswith(said)
+    none = replace(open_, fleets=[])
+    assert report.verdict(none) == f"no simulated fleet meets the targets{said.replace('cheaper', 'other')}"
+
+
 def test_assumed_inputs_are_ranked_by_what_their_ranges_do_to_the_binding_target(found: PlanResult) -> None:
     ranked = found.explanation.assumptions
     assert ranked is not None and ranked.inputs and ranked.simulations == found.replications * 2 * len(ranked.inputs)

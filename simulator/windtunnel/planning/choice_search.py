@@ -359,9 +359,9 @@ class ChoiceSearch:
             if n:
                 per_entry.append(places)
         fleets = []
-        for places in product(*per_entry):
+        for chosen in product(*per_entry):
             fleet = [0] * self.entries
-            for i, n in places:
+            for i, n in chosen:
                 fleet[i] += n
             fleets.append(tuple(fleet))
         return list(dict.fromkeys(fleets))

@@ -92,7 +92,8 @@ def _confidence(plan: PlanResult) -> str:
 def verdict(plan: PlanResult) -> str:
     """Return the answer in one line: the recommended fleet, and the best fleet by value where it is another one."""
     if not plan.fleets:
-        return "no fleet meets the targets"
+        left = _not_simulated(plan)
+        return f"no {'simulated ' if left else ''}fleet meets the targets{left}"
     best, first = plan.fleets[plan.recommended], plan.fleets[0]
     targets = all_of(len(best.targets)).lower()
     spare = _spare(plan)
@@ -128,9 +129,25 @@ def _spare(plan: PlanResult) -> str:
 
 
 def _may_be_missed(plan: PlanResult) -> str:
-    """Return which targets the recommended fleet may miss within the error of the models, with their 90% intervals."""
+    """Return which targets the recommended fleet may miss within the error of the models, with their 90% intervals.
+
+    Where the search reached its limit, the end of the sentence says so.
+    """
     beyond = [f"{_name(i)} may be missed ({_ends(i)})" for i in plan.explanation.model_intervals if not i.within]
-    return f"; within the error of the models {' and '.join(beyond)}" if beyond else ""
+    text = f"; within the error of the models {' and '.join(beyond)}" if beyond else ""
+    return f"{text}{_not_simulated(plan)}"
+
+
+def _not_simulated(plan: PlanResult) -> str:
+    """Return how many fleets the limit of the search left out that may be better, as the end of a sentence."""
+    search = plan.search
+    if "open" not in (search.proof, search.confidence_proof):
+        return ""
+    left = search.unexplored_cheaper if search.proof == "open" else search.confidence_unexplored
+    which = OBJECTIVES[plan.objective].less if plan.fleets else "other"
+    return (
+        f"; {plural(left, f'{which} fleet')} that may meet the targets {'was' if left == 1 else 'were'} not simulated"
+    )
 
 
 def recommendation(plan: PlanResult) -> str:
@@ -492,8 +509,15 @@ def _held(plan: PlanResult) -> str:
     models, others = plan.held.get("models"), [key for key in plan.held if key not in ("policy", "models")]
     for name, model in models.items() if isinstance(models, Mapping) else ():
         formats = {key: model[key] for key in ("weights", "kv_dtype") if isinstance(model, Mapping) and model.get(key)}
-        parts += [f"models.{name}.{part}" for part in _settings(formats).split(", ")] if formats else [f"models.{name}"]
-    return ", ".join([*parts, *others])
+        parts += [f"models.{name}.{part}" for part in _settings(formats).split(", ")] if formats else []
+        if not formats:
+            start = f"models.{name}."
+            chosen = " and ".join(path.removeprefix(start) for path in plan.searched if path.startswith(start))
+            parts.append(f"models.{name}{f' but for {chosen}' if chosen else ''}")
+    changed = plan.held.get("with")
+    for sku, values in changed.items() if isinstance(changed, Mapping) else ():
+        parts += [f"with.{sku}.{key} {value}" for key, value in values.items()]
+    return ", ".join([*parts, *(key for key in others if key != "with")])
 
 
 def bounds(plan: PlanResult) -> list[tuple[str, str]]:
