@@ -28,7 +28,7 @@ from windtunnel.planning import workers as plan_workers
 from windtunnel.planning.load_curve import knee
 from windtunnel.planning.planner import Planner
 from windtunnel.planning.simulate import Case
-from windtunnel.report import numbers, plan_page
+from windtunnel.report import numbers, plan_answer, plan_page
 from windtunnel.report import plan as report
 from windtunnel.scenario.judging import judge
 from windtunnel.scenario.read import scenario_from_data
@@ -366,7 +366,7 @@ def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: PlanResult, t
     assert "Fleets in the charts" in page and "Values over load" in page
     for fleet in found.fleets:
         assert fleet.text in page
-    assert report.verdict(found) in " ".join(report.text(found).split())
+    assert plan_answer.verdict(found) in " ".join(report.text(found).split())
 
 
 def test_no_fleet_is_exit_1_with_the_reason(tmp_path: Path) -> None:
@@ -416,12 +416,12 @@ def test_with_a_spare_the_text_says_what_is_out_of_service_and_what_the_rest_doe
     (note,) = [n for n in found.notes if "binding target" in n]
     assert note.startswith(f"{best.text} without 1 of slow: binding target latency p95 <= 40 ms: ")
     assert "headroom" in note and note in " ".join(report.text(found).replace("≤", "<=").split())
-    assert "with 1 of any entry out of service" in report.verdict(found)
+    assert "with 1 of any entry out of service" in plan_answer.verdict(found)
     two = replace(best.configuration[0], count=2)
 
     def said(spare: int, *entries: Any) -> str:
         fleet = replace(best, configuration=list(entries))
-        return report.verdict(replace(found, spare=spare, fleets=[fleet], recommended=0))
+        return plan_answer.verdict(replace(found, spare=spare, fleets=[fleet], recommended=0))
 
     assert "with all devices of any entry out of service" in said(9, two, replace(two, count=1))
     assert "with 1 or all of any entry" not in said(1, two, two)
@@ -510,7 +510,7 @@ def test_where_nothing_is_certain_the_answer_says_so_and_a_fleet_by_value_is_eno
     assert [f["meets"] for f in data["fleets"]] == [{"value": True, "confidence": False}]
     answer = planner.plan(path, workers=1)
     assert answer.fleets[0].targets[0].reason.startswith("runs with other jobs of the trace change it by")
-    assert report.verdict(answer) == (
+    assert plan_answer.verdict(answer) == (
         "1 × slow meets both targets by value; no fleet found meets them with 95% confidence"
     )
     assert "no simulated fleet does" in answer.explanation.price_of_confidence.text

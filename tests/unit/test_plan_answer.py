@@ -37,7 +37,7 @@ from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
-from windtunnel.report import plan_page
+from windtunnel.report import plan_answer, plan_page
 from windtunnel.scenario.changes import apply_change
 from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
@@ -188,22 +188,6 @@ def test_a_price_beyond_the_break_even_changes_the_answer_and_one_before_it_does
     assert all("that cost 1.5 times the best fleet or more were not simulated" in words for words in (text, page))
 
 
-def test_texts_of_a_plan_say_what_is_held_what_was_left_out_and_which_targets_are_turned() -> None:
-    keys = {"with": {"l40s": {"memory_bandwidth": "2x"}}, "targets": ["ttft p95 >= 1 ms", "tpot p95 <= 50 ms"]}
-    options = {"max": 2, "loads": [], "search": {"models.chat.weights": ["bfloat16", "fp8"]}}
-    found = searched(**keys, plan=options)
-    held = dict(report.bounds(found))["searched"].partition("the same in every fleet: ")[2]
-    assert held.endswith("models.chat but for weights, with.l40s.memory_bandwidth 2x")
-    (turned,) = [note for note in found.notes if "is usual" in note]
-    assert turned == "the target 'ttft p95 >= 1 ms' asks for at least its limit; of ttft, <= is usual"
-    assert "not simulated" not in report.verdict(found)
-    open_ = replace(found, search=replace(found.search, proof="open", unexplored_cheaper=16))
-    said = "; 16 cheaper fleets that may meet the targets were not simulated"
-    assert report.verdict(open_).endswith(said) and report.recommendation(open_).endswith(said)
-    none = replace(open_, fleets=[])
-    assert report.verdict(none) == f"no simulated fleet meets the targets{said.replace('cheaper', 'other')}"
-
-
 def test_assumed_inputs_are_ranked_by_what_their_ranges_do_to_the_binding_target(found: PlanResult) -> None:
     ranked = found.explanation.assumptions
     assert ranked is not None and ranked.inputs and ranked.simulations == found.replications * 2 * len(ranked.inputs)
@@ -232,7 +216,7 @@ def test_the_next_cheaper_fleet_names_what_it_breaks_and_by_how_much() -> None:
 
 
 def test_the_page_begins_with_one_sentence_that_has_the_fleet_the_price_and_the_certainty(found: PlanResult) -> None:
-    said = report.recommendation(found)
+    said = plan_answer.recommendation(found)
     assert said == "Rent 1 × l40s, for 1,132 USD a month: it meets both targets with 95% confidence"
     page = plan_page.render(found)
     assert page.index(said) < page.index("Cost a month") < page.index("Average power") < page.index("Binding target")
@@ -524,21 +508,21 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     assert slower.binding is not None and slower.binding.text == tpot.text
     assert slower.binding.value == pytest.approx(tpot.high, rel=1e-9)
     assert ttft.high / ttft.value > 1.5 * tpot.high / tpot.value, "the first token is less certain than a step"
-    assert "the engine's first token (90%), TTFT p95 is" in report.uncertainty(found)
+    assert "the engine's first token (90%), TTFT p95 is" in plan_answer.uncertainty(found)
     # The error of power stands beside that of time; where power is the objective, what follows from it too.
-    assert "are within a factor of 1.5 (assumed: its power was not measured)" in report.uncertainty(found)
-    assert "so power is known" not in report.uncertainty(found)
-    assert "so power is known to such a factor" in report.uncertainty(replace(found, objective="power"))
+    assert "are within a factor of 1.5 (assumed: its power was not measured)" in plan_answer.uncertainty(found)
+    assert "so power is known" not in plan_answer.uncertainty(found)
+    assert "so power is known to such a factor" in plan_answer.uncertainty(replace(found, objective="power"))
     assert "power error" in dict(report.bounds(replace(found, objective="power")))
     assert "power error" not in dict(report.bounds(found))
     assert run.power_error and {error.factor for error in run.power_error} == {1.5}
     beyond = replace(ttft, limit=0.9 * ttft.high)
     missed = replace(found, explanation=replace(found.explanation, model_intervals=[beyond, tpot]))
-    assert "so TTFT p95 may be missed" in report.uncertainty(missed)
+    assert "so TTFT p95 may be missed" in plan_answer.uncertainty(missed)
     said = "with 95% confidence; within the error of the models TTFT p95 may be missed ("
-    assert said in report.recommendation(missed) and said in report.verdict(missed)
+    assert said in plan_answer.recommendation(missed) and said in plan_answer.verdict(missed)
     assert said in " ".join(report.text(missed).split()) and html.escape(said) in plan_page.render(missed)
-    assert "may be missed" not in report.verdict(found) + report.recommendation(found)
+    assert "may be missed" not in plan_answer.verdict(found) + plan_answer.recommendation(found)
     sentence = next(s for s in found.explanation.sentences if s.startswith("Error of the models"))
     assert "all within their limits" in sentence
 

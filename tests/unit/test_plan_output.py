@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from tests.cases import search_alone
+from tests.unit.test_plan_answer import CHAT
 
 import windtunnel
 from windtunnel.app.plan import plan
 from windtunnel.app.plan import save as save_plan
 from windtunnel.app.run import save as save_run
 from windtunnel.report import plan as report
-from windtunnel.report import plan_page
+from windtunnel.report import plan_answer, plan_page
 from windtunnel.report.summary import summary
 from windtunnel.scenario.read import scenario_from_data
 
@@ -119,3 +120,20 @@ def test_the_files_of_two_commands_that_end_at_the_same_time_are_of_one_of_them(
         assert json.loads((folder / "result.json").read_text())["seed"] == 2
         assert "seed 2" in (folder / "report.html").read_text()
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_texts_of_a_plan_say_what_is_held_what_was_left_out_and_which_targets_are_turned() -> None:
+    keys = {"with": {"l40s": {"memory_bandwidth": "2x"}}, "targets": ["ttft p95 >= 1 ms", "tpot p95 <= 50 ms"]}
+    options = {"max": 2, "loads": [], "search": {"models.chat.weights": ["bfloat16", "fp8"]}}
+    with search_alone():
+        found = plan(scenario_from_data({**CHAT, **keys, "plan": options}), workers=1)
+    held = dict(report.bounds(found))["searched"].partition("the same in every fleet: ")[2]
+    assert held.endswith("models.chat but for weights, with.l40s.memory_bandwidth 2x")
+    (turned,) = [note for note in found.notes if "is usual" in note]
+    assert turned == "the target 'ttft p95 >= 1 ms' asks for at least its limit; of ttft, <= is usual"
+    assert "not simulated" not in plan_answer.verdict(found)
+    open_ = replace(found, search=replace(found.search, proof="open", unexplored_cheaper=16))
+    said = "; 16 cheaper fleets that may meet the targets were not simulated"
+    assert plan_answer.verdict(open_).endswith(said) and plan_answer.recommendation(open_).endswith(said)
+    none = replace(open_, fleets=[])
+    assert plan_answer.verdict(none) == f"no simulated fleet meets the targets{said.replace('cheaper', 'other')}"
