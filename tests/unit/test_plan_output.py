@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import webbrowser
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread, current_thread
@@ -17,6 +19,7 @@ import windtunnel
 from windtunnel.app.plan import plan
 from windtunnel.app.plan import save as save_plan
 from windtunnel.app.run import save as save_run
+from windtunnel.cli import planning
 from windtunnel.report import plan as report
 from windtunnel.report import plan_answer, plan_page
 from windtunnel.report.summary import summary
@@ -137,3 +140,36 @@ def test_texts_of_a_plan_say_what_is_held_what_was_left_out_and_which_targets_ar
     assert plan_answer.verdict(open_).endswith(said) and plan_answer.recommendation(open_).endswith(said)
     none = replace(open_, fleets=[])
     assert plan_answer.verdict(none) == f"no simulated fleet meets the targets{said.replace('cheaper', 'other')}"
+
+
+def test_a_table_whose_columns_are_wide_has_a_row_for_each_target() -> None:
+    data = {**CHAT, "plan": {"max": 1, "loads": [], "search": {"policy.batch.tokens": [512, 2048]}}}
+    with search_alone():
+        found = plan(scenario_from_data(data), workers=1)
+    assert plan_page._page_rows(found)[0][-2:] == ["tpot p95 ≤ 50 ms", "headroom"]
+    # Intervals of further runs state these, so that the table no longer fits a page.
+    fleets = [
+        replace(f, carbon_kg_per_h=1.0, targets=[replace(t, interval_source="run", interval_runs=8) for t in f.targets])
+        for f in found.fleets
+    ]
+    header, *rows = plan_page._page_rows(replace(found, fleets=fleets))
+    assert header[-3:] == ["target", "value", "headroom"]
+    assert [row[-3] for row in rows[:2]] == ["ttft p95 ≤ 1 s", "tpot p95 ≤ 50 ms"]
+
+
+def test_a_page_is_opened_only_where_there_is_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("click.launch", lambda address: opened.append(address) or 0)
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("webbrowser.get", object)
+    assert not planning._open_page("http://127.0.0.1:1") and not opened
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert planning._open_page("http://127.0.0.1:1") and opened == ["http://127.0.0.1:1"]
+
+    def none() -> None:
+        raise webbrowser.Error("no browser")
+
+    monkeypatch.setattr("webbrowser.get", none)
+    assert not planning._open_page("http://127.0.0.1:2") and len(opened) == 1
