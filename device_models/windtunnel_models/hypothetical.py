@@ -16,7 +16,7 @@ from windtunnel.core.provenance import SourcedValue, assumed
 from windtunnel.core.spec import NOT_FOR_SALE, Changes, DeviceSpec, Parameter, changed_name
 from windtunnel.core.units import format_quantity, is_dimensionless, parse_quantity
 
-_FACTOR = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*x\s*")
+_FACTOR = re.compile(r"\s*(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+))\s*x\s*")
 _ENDINGS = ("_bytes_per_s", "_bytes_s", "_bytes", "_per_s", "_hz", "_w", "_s")
 """Units at the end of the names of parameters, which a user may leave out."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -146,6 +147,33 @@ def test_of_equally_cheap_fleets_the_one_with_the_most_headroom_is_recommended()
     assert found.fleets[found.recommended] == cheapest[0]
 
 
+def test_of_fleets_with_the_same_devices_in_other_groups_the_one_with_the_most_headroom_is_recommended() -> None:
+    path, rates = "fleet[*].group.tensor", (("24 /s", "ttft p95 <= 300 ms"), ("16 /s", "e2e p95 <= 1 s"))
+    data = SERVING | {"fleet": SERVING["fleet"][:1]}
+    for (rate, target), groups in product(rates, ([2, 4], [4, 2])):
+        work = SERVING["workload"][0] | {"arrivals": {"process": "poisson", "rate": rate}}
+        asked = data | {"targets": [target], "workload": [work]}
+        plan = {"loads": [], "max": 8, "max_entries": 1}
+        found = planned(asked | {"plan": plan | {"search": {path: groups, "policy.batch.tokens": [512, 2048]}}})
+        alone = [
+            fleet
+            for tensor in groups
+            for tokens in (512, 2048)
+            for fleet in planned(
+                asked
+                | {"fleet": [data["fleet"][0] | {"group": {"tensor": tensor}}]}
+                | {"policy": {"name": "least-loaded", "batch": {"kind": "continuous", "tokens": tokens}}}
+                | {"plan": plan}
+            ).fleets
+            if fleet.meets.confidence
+        ]
+        cost = min(fleet.cost_usd_per_h for fleet in alone)
+        room = [min(t.headroom for t in f.targets) for f in alone if f.cost_usd_per_h == cost]
+        recommended = found.fleets[found.recommended]
+        assert recommended.cost_usd_per_h == cost and len(room) > 2
+        assert min(t.headroom for t in recommended.targets) == max(room), (target, groups)
+
+
 def test_values_of_an_entry_that_a_rule_names_are_shared_by_the_fleet() -> None:
     rule = {"entry": "h100-sxm-80gb", "min": 4, "max": 8, "every": "5 s", "provisioning": "10 s"}
     rule |= {"up": {"utilisation": "60%"}, "down": {"utilisation": "20%", "for": "10 s"}}
@@ -167,7 +195,8 @@ def test_values_of_an_entry_that_a_rule_names_are_shared_by_the_fleet() -> None:
         ({"policy.batch.tokens": ["many"]}, ["policy.batch.tokens", "many"]),
         ({"policy.batch": [{"kind": "continuous"}], "policy.batch.tokens": [512]}, ["set the same value"]),
         ({"fleet[*].speed": [1.5], "fleet[0].speed": [2]}, ["set the same value"]),
-        ({"policy.batch.tokns": [512]}, ["tokns"]),
+        ({"policy.batch.tokns": [512]}, ["plan.search.policy.batch.tokns: unknown key 'tokns'", "'tokens'"]),
+        ({"fleet[*].grup.tensor": [1]}, ["plan.search.fleet[*].grup.tensor: unknown key 'grup'", "'group'"]),
         ({"fleet[0].speed": [1 + i / 2000 for i in range(1001)]}, ["1,002 alternatives"]),
     ],
 )

@@ -68,6 +68,7 @@ def test_a_changed_device_carries_over_what_was_measured_and_is_less_certain() -
         ({"matrix_flops": "1 PFLOP/s"}, "is a table", None),
         ({"boost_clock": {"max": "2x"}}, "is one number", None),
         ({"memory_bandwidth": "0x"}, "is not above zero", None),
+        ({"memory_bandwidth": "-1x"}, "'-1x' is not above zero", None),
         ({"memory": "2x", "memory_bytes": "100 GB"}, "'memory_bytes' is changed twice", None),
     ],
 )

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.cases import search_alone
 
 import windtunnel
 from windtunnel.app import plan as planner
@@ -27,7 +28,7 @@ from windtunnel.planning import workers as plan_workers
 from windtunnel.planning.load_curve import knee
 from windtunnel.planning.planner import Planner
 from windtunnel.planning.simulate import Case
-from windtunnel.report import numbers, plan_page
+from windtunnel.report import numbers, plan_answer, plan_page
 from windtunnel.report import plan as report
 from windtunnel.scenario.judging import judge
 from windtunnel.scenario.read import scenario_from_data
@@ -100,7 +101,13 @@ def test_by_value_and_with_confidence_stand_side_by_side_and_one_sentence_says_w
     assert f"{cheapest.text} (2.70 USD/h) meets it by value" in " ".join(report.text(found).split())
     said = found.explanation.price_of_confidence.text
     assert "12.8 ms, 95% CI 7.23 to 47.5 ms, whose upper bound misses the limit" in said and best.text in said
-    assert said.count(".") - len(re.findall(r"\d\.\d", said)) == 1, "more than one sentence"
+    # One sentence on the difference, and one on what would decide it; here that the run has 2500 jobs.
+    why, decides = re.split(r"(?<=does\.) ", said)
+    assert why.count(".") - len(re.findall(r"\d\.\d", why)) == 1, "more than one sentence"
+    assert (
+        decides
+        == "A run 4 times as long (--set stop.jobs=10000) has about half as wide an interval, which may decide it."
+    )
     assert second
     table = report.fleet_table(report.listed(found), found)
     assert any(line.startswith(cheapest.text) and "by value" in line for line in table)
@@ -359,7 +366,7 @@ def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: PlanResult, t
     assert "Fleets in the charts" in page and "Values over load" in page
     for fleet in found.fleets:
         assert fleet.text in page
-    assert report.verdict(found) in " ".join(report.text(found).split())
+    assert plan_answer.verdict(found) in " ".join(report.text(found).split())
 
 
 def test_no_fleet_is_exit_1_with_the_reason(tmp_path: Path) -> None:
@@ -398,6 +405,28 @@ def test_a_spare_costs_one_more_where_devices_are_alike() -> None:
     assert with_one.fleets[0].devices["server"] == without + 1
     # One device less than that is none that anything can be lost from.
     assert all(f.devices["server"] > without for f in with_one.fleets)
+
+
+def test_with_a_spare_the_text_says_what_is_out_of_service_and_what_the_rest_does() -> None:
+    keys = {"fleet": plan_scenario()["fleet"][:1], "targets": ["latency p95 <= 40 ms"]}
+    data = plan_scenario(**keys, plan={"spare": 1, "max": 8, "loads": []})
+    with search_alone():
+        found = planner.plan(scenario_from_data(data), workers=1)
+    best = found.fleets[found.recommended]
+    (note,) = [n for n in found.notes if "binding target" in n]
+    assert note.startswith(f"{best.text} without 1 of slow: binding target latency p95 <= 40 ms: ")
+    assert "headroom" in note and note in " ".join(report.text(found).replace("≤", "<=").split())
+    assert "with 1 of any entry out of service" in plan_answer.verdict(found)
+    two = replace(best.configuration[0], count=2)
+
+    def said(spare: int, *entries: Any) -> str:
+        fleet = replace(best, configuration=list(entries))
+        return plan_answer.verdict(replace(found, spare=spare, fleets=[fleet], recommended=0))
+
+    assert "with all devices of any entry out of service" in said(9, two, replace(two, count=1))
+    assert "with 1 or all of any entry" not in said(1, two, two)
+    assert "with 2 or all of any entry out of service" in said(2, replace(two, count=3), replace(two, count=1))
+    assert "with 1 group of any entry out of service" in said(1, replace(two, count=8, group={"tensor": 4}))
 
 
 def test_with_a_spare_a_change_is_judged_without_it_too() -> None:
@@ -481,7 +510,7 @@ def test_where_nothing_is_certain_the_answer_says_so_and_a_fleet_by_value_is_eno
     assert [f["meets"] for f in data["fleets"]] == [{"value": True, "confidence": False}]
     answer = planner.plan(path, workers=1)
     assert answer.fleets[0].targets[0].reason.startswith("runs with other jobs of the trace change it by")
-    assert report.verdict(answer) == (
+    assert plan_answer.verdict(answer) == (
         "1 × slow meets both targets by value; no fleet found meets them with 95% confidence"
     )
     assert "no simulated fleet does" in answer.explanation.price_of_confidence.text
@@ -511,6 +540,24 @@ def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> 
     assert judging.lengthened(scenario, 5) is None and judging.draws(scenario)
     still = scenario_from_data(plan_scenario())
     assert judging.lengthened(still, 5).stop.jobs == 12_500  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["compare", "plan-chat.yaml", "--set", "seed=2"], "expected --change seed=2"),
+        (["plan", "plan-chat.yaml", "--set", "plan.search={fleet[*].group.tensor: [1, 2]}"], "quotes around a key"),
+        (
+            ["plan", "plan-chat.yaml", "--set", "fleet[0]={device: l4, count: 8, group: {tensor: 3}}"],
+            "or none in a file for `windtunnel plan`, which does not read it",
+        ),
+    ],
+)
+def test_an_option_that_is_written_wrong_is_told_the_right_one(command: list[str], said: str, root: Path) -> None:
+    name, file, *options = command
+    result = CliRunner().invoke(cli, [name, str(root / "scenarios" / file), *options])
+    assert result.exit_code == 2 or isinstance(result.exception, InputError)
+    assert said in result.output + str(result.exception)
 
 
 def test_what_no_seed_draws_is_known_and_what_repeats_exactly_is_exact(tmp_path: Path) -> None:

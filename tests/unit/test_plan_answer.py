@@ -37,7 +37,7 @@ from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
-from windtunnel.report import plan_page
+from windtunnel.report import plan_answer, plan_page
 from windtunnel.scenario.changes import apply_change
 from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
@@ -183,6 +183,9 @@ def test_a_price_beyond_the_break_even_changes_the_answer_and_one_before_it_does
         fleet = [CHAT["fleet"][0], {**CHAT["fleet"][1], "price": f"{effect.break_even * factor} USD/h"}]
         again = searched(fleet=fleet, plan={"max": 1, "max_entries": 1, "loads": []}, targets=["ttft p95 <= 1 s"])
         assert set(again.fleets[0].devices) == {cheapest}
+    text, page = " ".join(report.text(found).split()), html.unescape(plan_page.render(found))
+    assert found.explanation.prices and "another simulated fleet is cheaper" in text
+    assert all("that cost 1.5 times the best fleet or more were not simulated" in words for words in (text, page))
 
 
 def test_assumed_inputs_are_ranked_by_what_their_ranges_do_to_the_binding_target(found: PlanResult) -> None:
@@ -213,7 +216,7 @@ def test_the_next_cheaper_fleet_names_what_it_breaks_and_by_how_much() -> None:
 
 
 def test_the_page_begins_with_one_sentence_that_has_the_fleet_the_price_and_the_certainty(found: PlanResult) -> None:
-    said = report.recommendation(found)
+    said = plan_answer.recommendation(found)
     assert said == "Rent 1 × l40s, for 1,132 USD a month: it meets both targets with 95% confidence"
     page = plan_page.render(found)
     assert page.index(said) < page.index("Cost a month") < page.index("Average power") < page.index("Binding target")
@@ -505,17 +508,21 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     assert slower.binding is not None and slower.binding.text == tpot.text
     assert slower.binding.value == pytest.approx(tpot.high, rel=1e-9)
     assert ttft.high / ttft.value > 1.5 * tpot.high / tpot.value, "the first token is less certain than a step"
-    assert "the engine's first token (90%), TTFT p95 is" in report.uncertainty(found)
+    assert "the engine's first token (90%), TTFT p95 is" in plan_answer.uncertainty(found)
     # The error of power stands beside that of time; where power is the objective, what follows from it too.
-    assert "are within a factor of 1.5 (assumed: its power was not measured)" in report.uncertainty(found)
-    assert "so power is known" not in report.uncertainty(found)
-    assert "so power is known to such a factor" in report.uncertainty(replace(found, objective="power"))
+    assert "are within a factor of 1.5 (assumed: its power was not measured)" in plan_answer.uncertainty(found)
+    assert "so power is known" not in plan_answer.uncertainty(found)
+    assert "so power is known to such a factor" in plan_answer.uncertainty(replace(found, objective="power"))
     assert "power error" in dict(report.bounds(replace(found, objective="power")))
     assert "power error" not in dict(report.bounds(found))
     assert run.power_error and {error.factor for error in run.power_error} == {1.5}
     beyond = replace(ttft, limit=0.9 * ttft.high)
     missed = replace(found, explanation=replace(found.explanation, model_intervals=[beyond, tpot]))
-    assert "so TTFT p95 may be missed" in report.uncertainty(missed)
+    assert "so TTFT p95 may be missed" in plan_answer.uncertainty(missed)
+    said = "with 95% confidence; within the error of the models TTFT p95 may be missed ("
+    assert said in plan_answer.recommendation(missed) and said in plan_answer.verdict(missed)
+    assert said in " ".join(report.text(missed).split()) and html.escape(said) in plan_page.render(missed)
+    assert "may be missed" not in plan_answer.verdict(found) + plan_answer.recommendation(found)
     sentence = next(s for s in found.explanation.sentences if s.startswith("Error of the models"))
     assert "all within their limits" in sentence
 
@@ -541,6 +548,23 @@ SCALED = {
     "autoscale": [{"entry": "small", "min": 1, "max": 4, "up": {"queue_per_device": 1}, "every": "1 s", "provisioning": "1 s"}],
     "policy": "fifo", "stop": {"jobs": 3000}, "targets": ["latency p95 <= 40 ms"],
 }  # fmt: skip
+
+
+def test_a_plan_with_scaled_entries_says_with_how_many_they_begin_and_whether_more_would_help() -> None:
+    rule = SCALED["autoscale"][0] | {"provisioning": "1 min"}
+    keys = SCALED | {"fleet": SCALED["fleet"][:1], "autoscale": [rule], "plan": {"loads": []}}
+    none = searched(**keys)
+    (begins,) = [n for n in none.notes if "is scaled" in n]
+    assert "It begins with 1, the `min` of its rule; `count` states the number at the start" in begins
+    (helps,) = [n for n in none.notes if "begins with 4 of small" in n]
+    assert not none.fleets and helps.endswith("meets the targets")
+    begun = searched(**keys | {"fleet": [keys["fleet"][0] | {"count": 4}]})
+    assert begun.fleets and "It begins with 4, the `count` of the entry" in report.text(begun).replace("\n  ", " ")
+    assert any("all devices were rented all the time" in n for n in begun.notes)
+    shrinks = searched(**keys | {"autoscale": [rule | {"down": {"utilisation": "90%", "for": "2 s"}}]})
+    assert not any("all the time" in n for n in shrinks.notes)
+    hopeless = searched(**keys | {"targets": ["latency p95 <= 11.9 ms"]})
+    assert any("begins with 4 of small (`count` of the entry) fails too (latency p95" in n for n in hopeless.notes)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import webbrowser
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread, current_thread
@@ -11,13 +13,15 @@ from typing import Any
 
 import pytest
 from tests.cases import search_alone
+from tests.unit.test_plan_answer import CHAT
 
 import windtunnel
 from windtunnel.app.plan import plan
 from windtunnel.app.plan import save as save_plan
 from windtunnel.app.run import save as save_run
+from windtunnel.cli import planning
 from windtunnel.report import plan as report
-from windtunnel.report import plan_page
+from windtunnel.report import plan_answer, plan_page
 from windtunnel.report.summary import summary
 from windtunnel.scenario.read import scenario_from_data
 
@@ -119,3 +123,53 @@ def test_the_files_of_two_commands_that_end_at_the_same_time_are_of_one_of_them(
         assert json.loads((folder / "result.json").read_text())["seed"] == 2
         assert "seed 2" in (folder / "report.html").read_text()
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_texts_of_a_plan_say_what_is_held_what_was_left_out_and_which_targets_are_turned() -> None:
+    keys = {"with": {"l40s": {"memory_bandwidth": "2x"}}, "targets": ["ttft p95 >= 1 ms", "tpot p95 <= 50 ms"]}
+    options = {"max": 2, "loads": [], "search": {"models.chat.weights": ["bfloat16", "fp8"]}}
+    with search_alone():
+        found = plan(scenario_from_data({**CHAT, **keys, "plan": options}), workers=1)
+    held = dict(report.bounds(found))["searched"].partition("the same in every fleet: ")[2]
+    assert held.endswith("models.chat but for weights, with.l40s.memory_bandwidth 2x")
+    (turned,) = [note for note in found.notes if "is usual" in note]
+    assert turned == "the target 'ttft p95 >= 1 ms' asks for at least its limit; of ttft, <= is usual"
+    assert "not simulated" not in plan_answer.verdict(found)
+    open_ = replace(found, search=replace(found.search, proof="open", unexplored_cheaper=16))
+    said = "; 16 cheaper fleets that may meet the targets were not simulated"
+    assert plan_answer.verdict(open_).endswith(said) and plan_answer.recommendation(open_).endswith(said)
+    none = replace(open_, fleets=[])
+    assert plan_answer.verdict(none) == f"no simulated fleet meets the targets{said.replace('cheaper', 'other')}"
+
+
+def test_a_table_whose_columns_are_wide_has_a_row_for_each_target() -> None:
+    data = {**CHAT, "plan": {"max": 1, "loads": [], "search": {"policy.batch.tokens": [512, 2048]}}}
+    with search_alone():
+        found = plan(scenario_from_data(data), workers=1)
+    assert plan_page._page_rows(found)[0][-2:] == ["tpot p95 ≤ 50 ms", "headroom"]
+    # Intervals of further runs state these, so that the table no longer fits a page.
+    fleets = [
+        replace(f, carbon_kg_per_h=1.0, targets=[replace(t, interval_source="run", interval_runs=8) for t in f.targets])
+        for f in found.fleets
+    ]
+    header, *rows = plan_page._page_rows(replace(found, fleets=fleets))
+    assert header[-3:] == ["target", "value", "headroom"]
+    assert [row[-3] for row in rows[:2]] == ["ttft p95 ≤ 1 s", "tpot p95 ≤ 50 ms"]
+
+
+def test_a_page_is_opened_only_where_there_is_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("click.launch", lambda address: opened.append(address) or 0)
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("webbrowser.get", object)
+    assert not planning._open_page("http://127.0.0.1:1") and not opened
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert planning._open_page("http://127.0.0.1:1") and opened == ["http://127.0.0.1:1"]
+
+    def none() -> None:
+        raise webbrowser.Error("no browser")
+
+    monkeypatch.setattr("webbrowser.get", none)
+    assert not planning._open_page("http://127.0.0.1:2") and len(opened) == 1

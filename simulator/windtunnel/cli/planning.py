@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,6 +105,19 @@ def plan(
         sys.exit(1)
 
 
+def _open_page(address: str) -> bool:
+    """Open a page in the browser of the desktop; return False where there is none, as over SSH."""
+    import webbrowser
+
+    on_desktop = sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    try:
+        # A browser that is named by the user opens without a desktop too.
+        found = bool(on_desktop or os.environ.get("BROWSER")) and webbrowser.get() is not None
+    except webbrowser.Error:
+        return False
+    return found and click.launch(address) == 0
+
+
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port. Default: a free one.")
@@ -130,8 +144,8 @@ def explore(
         click.echo(address)
         sys.stdout.flush()
         click.echo("Ctrl-C ends the page.", err=True)
-        if not no_open:
-            click.launch(address)
+        if not no_open and not _open_page(address):
+            click.echo("No browser was found on this host: open the address in one.", err=True)
 
     try:
         explore_command.explore(

@@ -23,6 +23,7 @@ from windtunnel.cli.console import (
     print_written,
     with_changes,
 )
+from windtunnel.core.errors import InputError, Location
 
 
 @click.command()
@@ -133,6 +134,7 @@ def _templates() -> Mapping[str, bytes]:
     metavar="PATH=VALUE",
     help="Compare with the same scenario after this change. Repeatable.",
 )
+@click.option("--set", "of_run", multiple=True, hidden=True)
 @WITH
 @click.option("--replications", type=click.IntRange(2, 10_000), default=10, show_default=True, help="Pairs of runs.")
 @click.option("--seed", type=click.IntRange(0), help="Replace the seed of both scenarios.")
@@ -144,6 +146,7 @@ def compare(
     baseline: Path,
     candidate: Path | None,
     changes: Sequence[str],
+    of_run: Sequence[str],
     hypothetical: Sequence[str],
     replications: int,
     seed: int | None,
@@ -158,6 +161,12 @@ def compare(
     windtunnel compare scenarios/burst.yaml --change policy.name=fifo
     windtunnel compare baseline.yaml candidate.yaml --replications 30
     """  # noqa: D301
+    if of_run:
+        raise InputError(
+            "compare makes a change to one of the two scenarios, and so has no --set",
+            where=Location(f"--set {of_run[0]}"),
+            expected=f"--change {of_run[0]}, or a file for each scenario",
+        )
     from windtunnel.app import compare as compare_command
     from windtunnel.library import predict as predict_library
     from windtunnel.report.compare import comparison_table, headline

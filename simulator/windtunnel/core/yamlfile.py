@@ -116,6 +116,10 @@ _EXPLANATIONS = {
         "'*' begins a reference to a name that is not defined",
         "quotes around text that begins with '*'",
     ),
+    "did not find expected alphabetic or numeric character": (
+        "'*' stands in text without quotes",
+        "quotes around a key or text with '*', such as \"fleet[*].group.tensor\"",
+    ),
     "block sequence entries are not allowed": (
         "a list begins on the line of its key",
         "'- ' on separate lines below the key, or [value, value]",

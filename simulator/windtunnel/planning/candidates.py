@@ -21,7 +21,7 @@ from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.choices import Choice
-from windtunnel.planning.evaluation import Evaluation, violations
+from windtunnel.planning.evaluation import Evaluation, binding, headroom_text, violations
 from windtunnel.planning.search import Verdict
 from windtunnel.planning.simulate import Case, fleet_text
 from windtunnel.planning.workers import Simulator
@@ -233,7 +233,7 @@ class Candidates:
             if not evaluation.meets.value:
                 break
             entry = next(i for i, (a, b) in enumerate(zip(fleet.counts, case.counts, strict=True)) if a != b)
-            lost = f"without {self.plan.spare} of {self.names[entry]}"
+            lost = self._lost(fleet, entry)
             if not self.may_be_feasible(case):
                 left = "the remaining devices cannot serve every job in time" if any(case.counts) else "none remains"
                 missed = Meets(value=False, confidence=False)
@@ -256,6 +256,24 @@ class Candidates:
         return evaluation
 
     # Texts and rows.
+
+    def _lost(self, fleet: Case, entry: int) -> str:
+        """Return which devices of a fleet are taken as out of service, as text."""
+        n, size = fleet.counts[entry], self.sizes[entry]
+        lost = min(self.plan.spare, n)
+        devices = f"{'all ' if lost == n else ''}{lost * size:,} of {self.names[entry]}"
+        return f"without {devices}{f' (groups of {size} are out of service as a whole)' if size > 1 else ''}"
+
+    def notes_of_spare(self, evaluation: Evaluation) -> list[str]:
+        """Return the binding target of a fleet that meets the targets without the spare devices of each entry."""
+        fleet, notes = Case(evaluation.counts), []
+        for case in self._cases(fleet)[1:]:
+            entry = next(i for i, (a, b) in enumerate(zip(fleet.counts, case.counts, strict=True)) if a != b)
+            binds = binding(self.simulator.evaluation(case)) if self.may_be_feasible(case) else None
+            if binds is not None:
+                binds_at = f"binding target {binds.text}: {headroom_text(binds)}"
+                notes.append(f"{self.text(fleet.counts)} {self._lost(fleet, entry)}: {binds_at}")
+        return notes
 
     def named(self, counts: Sequence[int]) -> dict[str, int]:
         """Return the devices of a fleet by entry, without entries of which it has none."""

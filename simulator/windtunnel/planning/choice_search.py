@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning.bounds import Bound, Counts, Replicated
 from windtunnel.planning.candidates import Candidates, offered_per_s
 from windtunnel.planning.choices import Choice
-from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.judge import draws
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import Search, SearchResult, Space
@@ -39,6 +40,9 @@ from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel.simulation.redrawn import replication_seed
 from windtunnel.simulation.sources import model_accuracy, power_errors, provenance, widest_error
 from windtunnel_models.catalogue import Catalogue
+
+_OF_DEVICES = ("cost", "throughput")
+"""The objectives that depend on the devices of a fleet that keeps up, and not on how they are used."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,11 @@ class ChoiceSearch:
         self.workers, self.progress = workers, progress
         self.notes: list[str] = []
         for i, rule in sorted(self.scaled.items()):
+            least, stated = rule.min * self.scenario.fleet[i].group_size, self.scenario.fleet[i].count
+            start = f"{stated:,}, the `count` of the entry" if stated > least else f"{least:,}, the `min` of its rule"
             self.notes.append(
-                f"{self.names[i]} is scaled: its number is the most that may be rented at once (at least "
-                f"{rule.min * self.scenario.fleet[i].group_size:,}), and the cost is the mean rent"
+                f"{self.names[i]} is scaled: its number is the most that may be rented at once (at least {least:,}), "
+                f"and the cost is the mean rent. It begins with {start}; `count` states the number at the start"
             )
         self.search = self.confident = SearchResult()
 
@@ -335,6 +341,37 @@ class ChoiceSearch:
             else:
                 self.search.verdicts[counts] = self.candidates.verdicts([counts], "value")[0]
 
+    def alike(self, other: ChoiceSearch, counts: Counts) -> list[Counts]:
+        """Return the fleets of this choice with the same devices as a fleet of ``other``, at the same prices.
+
+        All devices of an entry have the same values. Where the objective depends on these, so that such fleets are not
+        as good, only the fleet with the same values of its entries is returned.
+        """
+        per_entry: list[list[tuple[int, int]]] = []
+        for name, key, size, n in zip(other.names, other.kinds, other.candidates.sizes, counts, strict=True):
+            devices = n * size
+            places = [
+                (i, devices // mine)
+                for i, mine in enumerate(self.candidates.sizes)
+                if not devices % mine
+                and (self.names[i] == name or (self.kinds[i] == key and self.options.objective in _OF_DEVICES))
+            ]
+            if n:
+                per_entry.append(places)
+        fleets = []
+        for chosen in product(*per_entry):
+            fleet = [0] * self.entries
+            for i, n in chosen:
+                fleet[i] += n
+            fleets.append(tuple(fleet))
+        return list(dict.fromkeys(fleets))
+
+    @property
+    def kinds(self) -> list[tuple[str, str, float]]:
+        """What equal alternatives have in common: the entry of the scenario, the SKU, the price of a device (USD/h)."""
+        prices = [float(f"{price / size:.9g}") for price, size in zip(self.prices, self.candidates.sizes, strict=True)]
+        return [(base, d.label, price) for base, d, price in zip(self.bases, self.devices, prices, strict=True)]
+
     def meets_with_confidence(self, value: float) -> bool:
         """Return whether a simulated fleet with this value of the objective meets the targets with confidence."""
         objective = self.options.objective
@@ -349,6 +386,44 @@ class ChoiceSearch:
         """Simulate to their ends the runs that were ended because a target was lost."""
         stopped = [e for e in self.evaluations() if e.stopped_after is not None]
         self.candidates.judge([Case(e.counts) for e in stopped])
+
+    def notes_of_scaling(self, fleet: Evaluation) -> list[str]:
+        """Return what the number of devices at the start does to a fleet with scaled entries.
+
+        ``fleet`` is the recommended one or, where none meets the targets, the closest one. Of the latter, the largest
+        fleet of its entries is simulated with all devices in service at the start.
+        """
+        scaled = [i for i in self.scaled if fleet.counts[i]]
+        if not scaled:
+            return []
+        whole = float(self.prices @ np.array(fleet.counts))
+        if fleet.meets.value:
+            always = fleet.cost_usd_per_h >= whole * (1 - 1e-9)
+            never = "all devices were rented all the time: no rule released one"
+            return [f"{self.candidates.text(fleet.counts)}: {never}"] if always else []
+        most = tuple(
+            m if i in scaled else n
+            for i, (m, n) in enumerate(zip(self.candidates.max_counts, fleet.counts, strict=True))
+        )
+        sizes = self.candidates.sizes
+        entries = [
+            entry.model_copy(update={"count": most[i] * sizes[i]}) if i in scaled else entry
+            for i, entry in enumerate(self.scenario.fleet)
+        ]
+        candidates = self._of_scenario(self.scenario.changed(fleet=entries))
+        found = candidates.judge([Case(most)])[0]
+        outcome = "meets the targets" if found.meets.confidence else "meets the targets by value"
+        if not found.meets.value:
+            outcome = f"fails too ({'; '.join(violations(found))})"
+        begun = " and ".join(f"{most[i] * sizes[i]:,} of {self.names[i]}" for i in scaled)
+        return [f"{self.candidates.text(most)} that begins with {begun} (`count` of the entry) {outcome}"]
+
+    def _of_scenario(self, scenario: Scenario) -> Candidates:
+        """Return the candidates of a changed scenario, with simulations of their own."""
+        simulator = Simulator(
+            replace(self.candidates.simulator.setting, scenario=scenario), self.workers, self.progress
+        )
+        return replace(self.candidates, scenario=scenario, simulator=simulator)
 
     def _lower_bounds(self) -> LowerBounds:
         candidates, counts, entries = self.candidates, self.candidates.max_counts, self.options.max_entries
@@ -382,12 +457,10 @@ class ChoiceSearch:
 
     def without_rent_limits(self) -> tuple[Evaluation, SearchResult] | None:
         """Return the cheapest fleet found that meets the targets other than limits on the rent, with its search."""
-        whole = self.candidates
         texts = [t for t, parsed in zip(self.scenario.targets, self.targets, strict=True) if parsed.metric != "cost"]
         scenario = self.scenario.changed(targets=texts)
-        simulator = Simulator(replace(whole.simulator.setting, scenario=scenario), self.workers, self.progress)
         plan = self.options.model_copy(update={"objective": "cost"})
-        candidates = replace(whole, scenario=scenario, plan=plan, simulator=simulator)
+        candidates = replace(self._of_scenario(scenario), plan=plan)
         # The fleets within the limit were searched before.
         above = 0.0 if self.scaled or self.options.objective != "cost" else self.candidates.max_cost
         space = self._space(candidates, math.inf)

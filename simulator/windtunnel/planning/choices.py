@@ -48,6 +48,7 @@ class _Axis:
     text: str
     path: NodePath
     values: Sequence[tuple[object, Location]]
+    where: Location
 
 
 _Assignment = tuple[tuple[_Axis, int], ...]
@@ -137,7 +138,7 @@ class Choices:
                             expected="each value searched under one path",
                         )
                 seen[own] = text
-                yield _Axis(text, own, [(v, document.where((*place, i))) for i, v in enumerate(values)])
+                yield _Axis(text, own, [(v, document.where((*place, i))) for i, v in enumerate(values)], where)
 
     def _referenced(self) -> set[int]:
         """Return the entries that other keys name. Their values are shared, because alternatives have other names."""
@@ -183,8 +184,23 @@ class Choices:
         for axis, n in shared:
             put_value(document, axis.path, *axis.values[n])
         alternatives = _expand(document, entries, self._names)
+        try:
+            scenario = check_scenario(document)
+        except InputError as error:
+            raise self._of_search(error) from None
         # The plan may have an objective that the document does not state (`--objective`).
-        return Choice(check_scenario(document).changed(plan=self.scenario.plan), values, alternatives, assignment)
+        return Choice(scenario.changed(plan=self.scenario.plan), values, alternatives, assignment)
+
+    def _of_search(self, error: InputError) -> InputError:
+        """Return an error about a key that only ``plan.search`` states as one at the place where that states it."""
+        field = parse_path(error.where.field or "")
+        for axis in (*self._shared, *self._own) if error.problem.startswith("unknown key") else ():
+            place = axis.path[: len(field)]
+            # An alternative has another number than its entry.
+            alike = place == field or (field[:1] == ("fleet",) and (place[:1], place[2:]) == (field[:1], field[2:]))
+            if alike and not _has(self.scenario.document.data, place):
+                return InputError(error.problem, where=axis.where, expected=error.expected, nearest=error.nearest)
+        return error
 
     def without(self, choice: Choice, number: int) -> Choice:
         """Return a choice without one of its alternatives."""
@@ -210,6 +226,18 @@ def recommended_changes(scenario: Scenario, choice: Choice, counts: Sequence[int
     if rules:
         document.data["autoscale"] = [rule for rule in rules if any(rule is scaled[i] and counts[i] for i in scaled)]
     return differences(scenario.document, document)
+
+
+def _has(data: object, path: NodePath) -> bool:
+    """Return whether the data of a document has a value at ``path``."""
+    for part in path:
+        inner: dict[Any, object] = dict(enumerate(data)) if isinstance(data, list) else {}
+        if isinstance(data, dict):
+            inner = data
+        if part not in inner:
+            return False
+        data = inner[part]
+    return True
 
 
 def _check_path(path: NodePath, text: str, entries: int, where: Location) -> None:

@@ -248,14 +248,18 @@ def front(evaluations: Sequence[Evaluation], target: JudgedTarget | None) -> lis
 
 
 def feasible(evaluations: Sequence[Evaluation], objective: str) -> list[Evaluation]:
-    """Return the fleets that meet every target by value, the best first; of equal ones that with the most headroom."""
-    met = [e for e in evaluations if e.meets.value]
-    return sorted(
-        met,
-        key=lambda e: (
-            e.objective(objective), e.cost_usd_per_h, sum(e.counts), -least_headroom(e), e.choice, e.counts,
-        ),
-    )  # fmt: skip
+    """Return the fleets that meet every target by value, the best first.
+
+    Of fleets with an equal objective and rent the one with the fewest devices is first, then that with the most
+    headroom.
+    """
+
+    def place(e: Evaluation) -> tuple[float, float, float, float, int, Counts]:
+        # The order in which prices were added up must not decide between equal fleets.
+        objective_value, rent = (float(f"{v:.12g}") for v in (e.objective(objective), e.cost_usd_per_h))
+        return objective_value, rent, e.devices, -least_headroom(e), e.choice, e.counts
+
+    return sorted((e for e in evaluations if e.meets.value), key=place)
 
 
 def recommended(fleets: Sequence[Evaluation]) -> int:

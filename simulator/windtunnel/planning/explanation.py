@@ -20,12 +20,17 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation, violations
+from windtunnel.planning.judge import lengthened
 from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.plan import Plan
+from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.model_error import METRICS
 from windtunnel.simulation.sources import model_accuracy
+
+_LONGER = 4
+"""The factor on the length of a run that halves the width of its intervals."""
 
 
 def closest_to_targets(evaluations: Sequence[Evaluation]) -> Evaluation | None:
@@ -149,7 +154,21 @@ def _price_of_confidence(
         recommended_objective_text=None if certain is None else choices[certain.choice].objective_text(certain),
         doubts=violations(first),
     )
-    return replace(price, text=_difference(price, choices[first.choice].plan))
+    candidates = choices[first.choice]
+    return replace(price, text=_difference(price, candidates.plan) + _what_would_decide(candidates.scenario, first))
+
+
+def _what_would_decide(scenario: Scenario, first: Evaluation) -> str:
+    """Return the change that would narrow the intervals of a fleet as a sentence with a blank before it, if one does.
+
+    The width of the interval of a run falls with the square root of its length.
+    """
+    wide = any(t.verdict == "unknown" and t.interval_source == "run" for t in first.targets)
+    longer = lengthened(scenario, _LONGER) if wide and first.judged_by == "run" else None
+    if longer is None or longer.stop is None:
+        return ""
+    change = f"stop.jobs={longer.stop.jobs}" if longer.stop.jobs else f"'stop.time={longer.stop.time:g} s'"
+    return f" A run {_LONGER} times as long (--set {change}) has about half as wide an interval, which may decide it."
 
 
 def _difference(price: PriceOfConfidence, plan: Plan) -> str:

@@ -177,16 +177,12 @@ class Planner:
             self._like(surest, surest.confident.best)
 
     def _like(self, search: ChoiceSearch, counts: Counts) -> None:
-        """Simulate a fleet with the other values that a whole fleet may have too, so that the best of them is chosen.
+        """Simulate a fleet's devices with the other values that they may have too, so that the best of them is chosen.
 
-        The search itself does not look for fleets that are as good as the best.
+        The search itself does not look for fleets that are as good as the best. These have other values of a whole
+        fleet, or all devices of an entry with other values of its own.
         """
-        devices = {name: n for name, n in zip(search.names, counts, strict=True) if n}
-        others = [
-            (other, tuple(devices.get(name, 0) for name in other.names))
-            for other in self.searches
-            if devices.keys() <= set(other.names)
-        ]
+        others = [(other, same) for other in self.searches for same in other.alike(search, counts)]
         for announced in (True, False):
             for other, same in others:
                 other.consider(same, announced=announced)
@@ -274,6 +270,8 @@ class Planner:
                         *(note for s in searches for note in s.notes),
                         *doubtful_settings(about.run),
                         *(note for s in searches for note in s.notes_of_search()),
+                        *([] if closest is None else about.notes_of_scaling(closest)),
+                        *([] if best is None else about.candidates.notes_of_spare(best)),
                         *about.candidates.demand.notes,
                     ]
                 )

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from windtunnel.core.results.objective import GIVE_UP
 from windtunnel.core.ticks import FloatArray
 from windtunnel.planning.bounds import Counts, DualCut
 
@@ -23,8 +24,6 @@ ROUND = 4
 """Fleets simulated in one round. It does not depend on the number of workers."""
 
 _MOST_FLEETS = 400_000
-GIVE_UP = 1.5
-"""The search for a fleet of a single entry stops when it must cost this many times the best."""
 _CUTS = 200
 
 

@@ -6,13 +6,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
-from windtunnel.core.results.objective import OBJECTIVES, amount
+from windtunnel.core.results.objective import GIVE_UP, OBJECTIVES, amount
 from windtunnel.core.results.plan import (
     CandidateEntry,
-    ChangeEffect,
     JudgedTarget,
     LoadCurve,
-    ModelInterval,
     PlannedFleet,
     PlanResult,
 )
@@ -27,8 +25,8 @@ from windtunnel.report.numbers import (
     share,
     value_range,
 )
-from windtunnel.report.run_text import METRICS
-from windtunnel.report.targets import TargetLine, all_of, with_signs
+from windtunnel.report.plan_answer import HOURS_A_MONTH, objective_of, power_errors, verdict
+from windtunnel.report.targets import TargetLine, with_signs
 from windtunnel.report.text import WIDTH, document, table_lines
 
 _MAX_WIDTH = 120
@@ -70,8 +68,8 @@ def text(plan: PlanResult) -> str:
     for sentence in plan.explanation.sentences:
         lines += wrap(printable(with_signs(sentence)), width=WIDTH, subsequent_indent="  ")
     if plan.explanation.prices:
-        header = ["price of", "now", "another fleet is cheaper", "change", "fleet"]
-        lines += ["", *table_lines([header, *price_rows(plan)], "<>>><")]
+        header = ["price of", "now", "another simulated fleet is cheaper", "change", "fleet"]
+        lines += ["", *table_lines([header, *price_rows(plan)], "<>>><"), *wrap(prices_note(), width=WIDTH)]
     summary, found = assumptions_summary(plan), plan.explanation.assumptions
     if summary is not None and found is not None and found.inputs:
         header = ["assumed input", "value (range)", "at the ends", "moves by", "meets at both"]
@@ -84,122 +82,12 @@ def text(plan: PlanResult) -> str:
     return document(lines)
 
 
-def _confidence(plan: PlanResult) -> str:
-    return f"{plan.confidence * 100:.3g}% confidence"
-
-
-def verdict(plan: PlanResult) -> str:
-    """Return the answer in one line: the recommended fleet, and the best fleet by value where it is another one."""
-    if not plan.fleets:
-        return "no fleet meets the targets"
-    best, first = plan.fleets[plan.recommended], plan.fleets[0]
-    targets = all_of(len(best.targets)).lower()
-    spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
-    if not best.meets.confidence:
-        return (
-            f"{best.text} meets {targets} by value{spare}; no fleet found meets {them(plan)} with {_confidence(plan)}"
-        )
-    answer = f"{best.text} meets {targets} with {_confidence(plan)}{spare}"
-    if plan.recommended:
-        costs = [amount(objective_of(plan, fleet), plan.lower_bound.objective_unit) for fleet in (best, first)]
-        answer = f"{best.text} ({costs[0]}) meets {targets} with {_confidence(plan)}{spare}"
-        answer += f"; {first.text} ({costs[1]}) meets {them(plan)} by value"
-    return answer
-
-
-def recommendation(plan: PlanResult) -> str:
-    """Return the recommendation as one sentence: what to rent, at what price, and what it meets."""
-    if not plan.fleets:
-        return f"{verdict(plan)[0].upper()}{verdict(plan)[1:]}"
-    best = plan.fleets[plan.recommended]
-    targets = all_of(len(best.targets)).lower()
-    spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
-    fleet = best.text.replace("; ", ", ")
-    if any(entry.device not in (*entry.entry.split(), "server") for entry in best.configuration):
-        fleet += f" ({' + '.join(f'{count:,} × {device}' for device, count in best.devices.items())})"
-    month = f"{best.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
-    if not best.meets.confidence:
-        return f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
-    return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}"
-
-
 def run_command(plan: PlanResult, scenario: str, options: Sequence[str] = ()) -> str:
     """Return the command that simulates the recommended fleet; ``options`` are those that the plan was given."""
     words = ["windtunnel", "run", scenario, *options, *(word for change in plan.changes for word in ("--set", change))]
     if plan.fleets[plan.recommended].judged_by == "replications":
         words += ["--replications", str(plan.replications if plan.replications > 1 else plan.further)]
     return shlex.join(words)
-
-
-def uncertainty(plan: PlanResult) -> str:
-    """Return what the confidence covers, and the error of the models of the recommended fleet's devices."""
-    best, errors = plan.fleets[plan.recommended], {entry.name: entry.time_error for entry in plan.entries}
-    parts = [f"The {plan.confidence * 100:.3g}% confidence covers chance in arrivals and work"]
-    for name in best.entries:
-        error = errors.get(name)
-        if error is not None:
-            basis = f", and {error.unmeasured}" if error.unmeasured else ""
-            factor = f"a factor of {error.factor:.3g} of its model"
-            parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
-    parts += _power_errors(plan)
-    intervals = _with_model_error(plan)
-    slower = "".join(f" {_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device)
-    inputs = f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed"
-    return with_signs(f"{'; '.join(parts)}.{intervals}{slower} {inputs}.")
-
-
-def _power_errors(plan: PlanResult) -> list[str]:
-    """Return the errors of power of the recommended fleet's devices, and what they mean where power decides."""
-    errors = [e.power_error for e in plan.entries if e.power_error and e.name in plan.fleets[plan.recommended].entries]
-    texts = list(dict.fromkeys(error.text for error in errors))
-    if errors and plan.objective in ("power", "carbon"):
-        texts.append(
-            f"so {plan.objective} is known to such a factor, and a fleet of other devices within it may be better"
-        )
-    return texts
-
-
-def _with_model_error(plan: PlanResult) -> str:
-    """Return the intervals of the targets for the error of the models as a sentence with a blank before it."""
-    found = plan.explanation.model_intervals
-    if not found:
-        return ""
-    values = " and ".join(f"{_name(i)} is {_ends(i)} (limit {_in_unit(i.limit, i.unit)})" for i in found)
-    beyond = [i for i in found if not i.within]
-    outcome = "within the limits" if len(found) > 1 else "within the limit"
-    if beyond:
-        every = len(beyond) == len(found)
-        outcome = f"so {'the targets' if every and len(found) > 1 else ' and '.join(map(_name, beyond))} may be missed"
-    error = "the error of the models and of the engine's first token"
-    return f" With {error} (90%), {values}, {outcome}."
-
-
-def _name(interval: ModelInterval) -> str:
-    of = f" of {interval.workload}" if interval.workload else ""
-    return f"{METRICS.get(interval.metric, interval.metric)} {interval.statistic or ''}".strip() + of
-
-
-def _in_unit(value: float | None, unit: str) -> str:
-    return NOTHING if value is None else quantity(value * parse_unit(unit).factor, unit)
-
-
-def _ends(interval: ModelInterval) -> str:
-    if interval.low is None or interval.high is None:
-        return f"{_in_unit(interval.low, interval.unit)} or more"
-    factor = parse_unit(interval.unit).factor
-    return value_range(interval.low * factor, interval.high * factor, interval.unit)
-
-
-def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
-    """Return what follows if a device is as slow as the end of its model's interval allows."""
-    text = f"If every time on {effect.device} were {1 / min(effect.speeds.values()):.3g} times its model's, this fleet"
-    if effect.still_meets:
-        return f"{text} would still meet {them(plan)}"
-    misses = "meet them by value only" if effect.meets.value else f"miss {effect.violations[0]}"
-    if effect.fleet is None:
-        return f"{text} would {misses}, and none of the fleets tried would meet the targets"
-    least = OBJECTIVES[plan.objective].least
-    return f"{text} would {misses}; {effect.fleet}, at {effect.objective_text}, is the {least} found that would do"
 
 
 def target_line_of(target: JudgedTarget) -> TargetLine:
@@ -249,6 +137,12 @@ def change_rows(plan: PlanResult) -> list[list[str]]:
 
 def _of(target: JudgedTarget) -> str:
     return f"{target.metric.replace('_', ' ')} {target.statistic or ''}".strip()
+
+
+def prices_note() -> str:
+    """Return which fleets the break-even prices leave out."""
+    text = "Only simulated fleets are compared. Another one may be cheaper at a price nearer to today's"
+    return f"{text}: fleets of one entry that cost {GIVE_UP:g} times the best fleet or more were not simulated."
 
 
 def price_rows(plan: PlanResult) -> list[list[str]]:
@@ -307,25 +201,9 @@ def assumptions_summary(plan: PlanResult) -> str | None:
     )
 
 
-def them(plan: PlanResult) -> str:
-    """Return the pronoun for the targets."""
-    return "it" if len(plan.fleets[0].targets) == 1 else "them"
-
-
 def listed(plan: PlanResult) -> list[PlannedFleet]:
     """Return the fleets that text and report list: the best, and always the recommended one."""
     return [plan.fleets[i] for i in plan.listed]
-
-
-def objective_of(plan: PlanResult, fleet: PlannedFleet) -> float:
-    """Return the value of the objective of a fleet, as it is shown."""
-    values = {
-        "cost": fleet.cost_usd_per_h,
-        "power": fleet.power_w,
-        "carbon": fleet.carbon_kg_per_h,
-        "throughput": fleet.throughput_per_s_per_device,
-    }
-    return values[plan.objective] or 0.0
 
 
 def fleet_table(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[str]:
@@ -457,8 +335,15 @@ def _held(plan: PlanResult) -> str:
     models, others = plan.held.get("models"), [key for key in plan.held if key not in ("policy", "models")]
     for name, model in models.items() if isinstance(models, Mapping) else ():
         formats = {key: model[key] for key in ("weights", "kv_dtype") if isinstance(model, Mapping) and model.get(key)}
-        parts += [f"models.{name}.{part}" for part in _settings(formats).split(", ")] if formats else [f"models.{name}"]
-    return ", ".join([*parts, *others])
+        parts += [f"models.{name}.{part}" for part in _settings(formats).split(", ")] if formats else []
+        if not formats:
+            start = f"models.{name}."
+            chosen = " and ".join(path.removeprefix(start) for path in plan.searched if path.startswith(start))
+            parts.append(f"models.{name}{f' but for {chosen}' if chosen else ''}")
+    changed = plan.held.get("with")
+    for sku, values in changed.items() if isinstance(changed, Mapping) else ():
+        parts += [f"with.{sku}.{key} {value}" for key, value in values.items()]
+    return ", ".join([*parts, *(key for key in others if key != "with")])
 
 
 def bounds(plan: PlanResult) -> list[tuple[str, str]]:
@@ -550,13 +435,9 @@ def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:
         step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
         text = f"90% of times are within this factor for the least certain operation{step}: {errors}"
         rows.append(("model error", text))
-    if plan.fleets and plan.objective in ("power", "carbon") and (powers := _power_errors(plan)):
+    if plan.fleets and plan.objective in ("power", "carbon") and (powers := power_errors(plan)):
         rows.append(("power error", "; ".join(powers)))
     return rows
-
-
-HOURS_A_MONTH = 730
-"""The twelfth part of a year of 365 days, as clouds bill it."""
 
 
 def _cost(fleet: PlannedFleet) -> str:

@@ -19,7 +19,6 @@ from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import NOTHING, number, plural, quantity, share, value_range
 from windtunnel.report.page import Tile
 from windtunnel.report.plan import (
-    HOURS_A_MONTH,
     after_knee,
     assumption_rows,
     assumptions_summary,
@@ -32,22 +31,23 @@ from windtunnel.report.plan import (
     how,
     listed,
     measured,
-    objective_of,
     price_rows,
+    prices_note,
     proof,
-    recommendation,
     run_command,
     target_line_of,
-    uncertainty,
 )
+from windtunnel.report.plan_answer import HOURS_A_MONTH, objective_of, recommendation, uncertainty
 from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import with_signs
 
 MIN_LOAD = "Minimum load: share of the fleet's time that the work of the busiest interval needs, by the lower bound."
 
 
-_COLUMNS = 8
-"""Columns of a table that are readable without scrolling sideways."""
+_COLUMNS, _CHARACTERS = 8, 110
+"""Columns of a table, and characters in them, that are readable without scrolling sideways."""
+_NAME = 24
+"""Characters of a fleet's name in a line of a table; a longer one is wrapped."""
 
 
 def render(plan: PlanResult) -> str:
@@ -166,7 +166,9 @@ def _page_rows(plan: PlanResult) -> list[list[str]]:
     """Return the rows of ``fleet_rows``; where these are too wide for a page, a row for each target."""
     rows = fleet_rows(listed(plan), plan)
     targets = len(plan.fleets[0].targets)
-    if targets <= 1 or len(rows[0]) <= _COLUMNS:
+    longest = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    is_narrow = len(rows[0]) <= _COLUMNS and min(longest[0], _NAME) + sum(longest[1:]) <= _CHARACTERS
+    if targets <= 1 or is_narrow:
         return rows
     fixed = len(rows[0]) - 2 * targets
     by_target = [[*rows[0][:fixed], "target", "value", "headroom"]]
@@ -201,8 +203,9 @@ def _changes(plan: PlanResult) -> Markup | None:
     )
     of_prices = None
     if prices:
-        header = ["Price of", "Now", "Another fleet is cheaper", "Change", "Fleet"]
-        of_prices = page.table("Prices at which another simulated fleet is cheaper", header, prices, words=(0, 4))
+        header = ["Price of", "Now", "Another simulated fleet is cheaper", "Change", "Fleet"]
+        of_table = page.table("Prices at which another simulated fleet is cheaper", header, prices, words=(0, 4))
+        of_prices = Markup("").join([of_table, page.hint(prices_note())])
     header = ["Change", "This fleet", "Binding target", "Fleet found"]
     table = page.table("The answer under each change", header, rows, words=(0, 1, 2, 3)) if rows else None
     return page.section("moves", "How the answer moves", page.prose(text), table, of_prices)

@@ -173,7 +173,8 @@ class FleetEntry(_Model):
             object.__setattr__(self, "count", size)  # one group
         if self.count % size:
             below, above = self.count // size * size, (self.count // size + 1) * size
-            expected = f"a multiple of {size}, such as {above}" + (f" or {below}" if below else "")
+            expected = f"a `count` that is a multiple of {size}, such as {above}" + (f" or {below}" if below else "")
+            expected += ", or none in a file for `windtunnel plan`, which does not read it"
             raise as_custom(
                 InputError(f"{self.count} devices are not a whole number of groups of {size}", expected=expected)
             )

@@ -77,6 +77,14 @@ class Target:
     """The metric's unit."""
 
     @property
+    def is_rarely_meant(self) -> bool:
+        """Whether the target asks for a value that is no better, such as a time of at least its limit."""
+        if self.metric == "utilisation":
+            return False
+        more_is_better = self.metric in ("throughput", "slo_attainment", "completed", "availability")
+        return (self.comparison == ">=") != more_is_better
+
+    @property
     def is_distributed(self) -> bool:
         """Return whether the metric is a time of single jobs, with a mean and percentiles."""
         return self.statistic in SPREAD

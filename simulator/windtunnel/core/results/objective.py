@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from windtunnel.core.units import format_quantity
 
+GIVE_UP = 1.5
+"""The search of a plan for a fleet of a single entry stops when it must cost this many times the best."""
+
 
 @dataclass(frozen=True)
 class Objective:

@@ -316,7 +316,15 @@ def _check_single(kind: str, what: str, where: Location, name: str) -> None:
 def doubtful_settings(prepared: PreparedRun) -> list[str]:
     """Return a note for each setting that is valid and rarely meant, and for each device that is not for sale."""
     devices = {c.device.label: c.device for c in prepared.classes if c.device.spec.base is not None}
-    return [*(_not_for_sale(device) for device in devices.values()), *_of_serving(prepared)]
+    turned = [_turned(target) for target in prepared.scenario.parsed_targets() if target.is_rarely_meant]
+    return [*(_not_for_sale(device) for device in devices.values()), *turned, *_of_serving(prepared)]
+
+
+def _turned(target: Target) -> str:
+    """Return that a target limits its metric from the other side than is usual."""
+    words, other = ("at least", "<=") if target.comparison == ">=" else ("at most", ">=")
+    metric = target.metric.replace("_", " ")
+    return f"the target '{target.text}' asks for {words} its limit; of {metric}, {other} is usual"
 
 
 def _not_for_sale(device: Device) -> str:

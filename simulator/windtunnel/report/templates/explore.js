@@ -394,7 +394,7 @@
       scales: { x: { time: false, range: () => ends }, y: log ? { distr: 3, log: 10, range: () => range } : { range: () => range } },
       axes: [
         axis({ label: "Load (100%: the scenario's)", values: (u, splits) => splits.map(v => Math.round(v * 100) + "%"), size: 28, space: 48 }),
-        axis({ ...(log ? { splits: () => decades(...range), filter: (u, splits) => splits } : {}), values: (u, splits) => splits.map(show), size: 64, space: 30 }),
+        axis({ ...(log ? { splits: () => decades(...range), filter: (u, splits) => splits } : {}), values: (u, splits) => splits.map(all.length ? show : () => ""), size: 64, space: 30 }),
       ],
       series: [{}, line("c1", []), dot("c1"), line("c2", [7, 3]), dot("c2")],
       hooks: {

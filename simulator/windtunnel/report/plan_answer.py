@@ -1,0 +1,186 @@
+"""What a plan answers, in sentences: the recommended fleet, what it meets, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+
+from windtunnel.core.results.objective import OBJECTIVES, amount
+from windtunnel.core.results.plan import ChangeEffect, ModelInterval, PlannedFleet, PlanResult
+from windtunnel.core.units import parse_unit
+from windtunnel.report.numbers import NOTHING, plural, quantity, value_range
+from windtunnel.report.run_text import METRICS
+from windtunnel.report.targets import all_of, with_signs
+
+HOURS_A_MONTH = 730
+"""The twelfth part of a year of 365 days, as clouds bill it."""
+
+
+def _confidence(plan: PlanResult) -> str:
+    return f"{plan.confidence * 100:.3g}% confidence"
+
+
+def verdict(plan: PlanResult) -> str:
+    """Return the answer in one line: the recommended fleet, and the best fleet by value where it is another one."""
+    if not plan.fleets:
+        left = _not_simulated(plan)
+        return f"no {'simulated ' if left else ''}fleet meets the targets{left}"
+    best, first = plan.fleets[plan.recommended], plan.fleets[0]
+    targets = all_of(len(best.targets)).lower()
+    spare = _spare(plan)
+    if not best.meets.confidence:
+        answer = (
+            f"{best.text} meets {targets} by value{spare}; no fleet found meets {them(plan)} with {_confidence(plan)}"
+        )
+        return answer + _may_be_missed(plan)
+    answer = f"{best.text} meets {targets} with {_confidence(plan)}{spare}"
+    if plan.recommended:
+        costs = [amount(objective_of(plan, fleet), plan.lower_bound.objective_unit) for fleet in (best, first)]
+        answer = f"{best.text} ({costs[0]}) meets {targets} with {_confidence(plan)}{spare}"
+        answer += f"; {first.text} ({costs[1]}) meets {them(plan)} by value"
+    return answer + _may_be_missed(plan)
+
+
+def _spare(plan: PlanResult) -> str:
+    """Return how many devices of the recommended fleet may be out of service, as the end of a clause."""
+    entries = plan.fleets[plan.recommended].configuration
+    sizes = [
+        math.prod((entry.group or {}).get(key, 1) for key in ("tensor", "pipeline", "attention_data"))
+        for entry in entries
+    ]
+    groups = [entry.count // size for entry, size in zip(entries, sizes, strict=True)]
+    if not plan.spare:
+        return ""
+    number = f"{plan.spare:,}{' groups' if max(sizes) > 1 and plan.spare > 1 else ' group' if max(sizes) > 1 else ''}"
+    if plan.spare >= max(groups):
+        number = "all devices"
+    elif plan.spare > min(groups):
+        number += " or all"
+    return f", with {number} of any entry out of service"
+
+
+def _may_be_missed(plan: PlanResult) -> str:
+    """Return which targets the recommended fleet may miss within the error of the models, with their 90% intervals.
+
+    Where the search reached its limit, the end of the sentence says so.
+    """
+    beyond = [f"{_name(i)} may be missed ({_ends(i)})" for i in plan.explanation.model_intervals if not i.within]
+    text = f"; within the error of the models {' and '.join(beyond)}" if beyond else ""
+    return f"{text}{_not_simulated(plan)}"
+
+
+def _not_simulated(plan: PlanResult) -> str:
+    """Return how many fleets the limit of the search left out that may be better, as the end of a sentence."""
+    search = plan.search
+    if "open" not in (search.proof, search.confidence_proof):
+        return ""
+    left = search.unexplored_cheaper if search.proof == "open" else search.confidence_unexplored
+    which = OBJECTIVES[plan.objective].less if plan.fleets else "other"
+    return (
+        f"; {plural(left, f'{which} fleet')} that may meet the targets {'was' if left == 1 else 'were'} not simulated"
+    )
+
+
+def recommendation(plan: PlanResult) -> str:
+    """Return the recommendation as one sentence: what to rent, at what price, and what it meets."""
+    if not plan.fleets:
+        return f"{verdict(plan)[0].upper()}{verdict(plan)[1:]}"
+    best = plan.fleets[plan.recommended]
+    targets = all_of(len(best.targets)).lower()
+    spare = _spare(plan)
+    fleet = best.text.replace("; ", ", ")
+    if any(entry.device not in (*entry.entry.split(), "server") for entry in best.configuration):
+        fleet += f" ({' + '.join(f'{count:,} × {device}' for device, count in best.devices.items())})"
+    missed = _may_be_missed(plan)
+    month = f"{best.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
+    if not best.meets.confidence:
+        return (
+            f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}" + missed
+        )
+    return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}" + missed
+
+
+def uncertainty(plan: PlanResult) -> str:
+    """Return what the confidence covers, and the error of the models of the recommended fleet's devices."""
+    best, errors = plan.fleets[plan.recommended], {entry.name: entry.time_error for entry in plan.entries}
+    parts = [f"The {plan.confidence * 100:.3g}% confidence covers chance in arrivals and work"]
+    for name in best.entries:
+        error = errors.get(name)
+        if error is not None:
+            basis = f", and {error.unmeasured}" if error.unmeasured else ""
+            factor = f"a factor of {error.factor:.3g} of its model"
+            parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
+    parts += power_errors(plan)
+    intervals = _with_model_error(plan)
+    slower = "".join(f" {_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device)
+    inputs = f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed"
+    return with_signs(f"{'; '.join(parts)}.{intervals}{slower} {inputs}.")
+
+
+def power_errors(plan: PlanResult) -> list[str]:
+    """Return the errors of power of the recommended fleet's devices, and what they mean where power decides."""
+    errors = [e.power_error for e in plan.entries if e.power_error and e.name in plan.fleets[plan.recommended].entries]
+    texts = list(dict.fromkeys(error.text for error in errors))
+    if errors and plan.objective in ("power", "carbon"):
+        texts.append(
+            f"so {plan.objective} is known to such a factor, and a fleet of other devices within it may be better"
+        )
+    return texts
+
+
+def _with_model_error(plan: PlanResult) -> str:
+    """Return the intervals of the targets for the error of the models as a sentence with a blank before it."""
+    found = plan.explanation.model_intervals
+    if not found:
+        return ""
+    values = " and ".join(f"{_name(i)} is {_ends(i)} (limit {_in_unit(i.limit, i.unit)})" for i in found)
+    beyond = [i for i in found if not i.within]
+    outcome = "within the limits" if len(found) > 1 else "within the limit"
+    if beyond:
+        every = len(beyond) == len(found)
+        outcome = f"so {'the targets' if every and len(found) > 1 else ' and '.join(map(_name, beyond))} may be missed"
+    error = "the error of the models and of the engine's first token"
+    return f" With {error} (90%), {values}, {outcome}."
+
+
+def _name(interval: ModelInterval) -> str:
+    of = f" of {interval.workload}" if interval.workload else ""
+    return f"{METRICS.get(interval.metric, interval.metric)} {interval.statistic or ''}".strip() + of
+
+
+def _in_unit(value: float | None, unit: str) -> str:
+    return NOTHING if value is None else quantity(value * parse_unit(unit).factor, unit)
+
+
+def _ends(interval: ModelInterval) -> str:
+    if interval.low is None or interval.high is None:
+        return f"{_in_unit(interval.low, interval.unit)} or more"
+    factor = parse_unit(interval.unit).factor
+    return value_range(interval.low * factor, interval.high * factor, interval.unit)
+
+
+def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
+    """Return what follows if a device is as slow as the end of its model's interval allows."""
+    text = f"If every time on {effect.device} were {1 / min(effect.speeds.values()):.3g} times its model's, this fleet"
+    if effect.still_meets:
+        return f"{text} would still meet {them(plan)}"
+    misses = "meet them by value only" if effect.meets.value else f"miss {effect.violations[0]}"
+    if effect.fleet is None:
+        return f"{text} would {misses}, and none of the fleets tried would meet the targets"
+    least = OBJECTIVES[plan.objective].least
+    return f"{text} would {misses}; {effect.fleet}, at {effect.objective_text}, is the {least} found that would do"
+
+
+def them(plan: PlanResult) -> str:
+    """Return the pronoun for the targets."""
+    return "it" if len(plan.fleets[0].targets) == 1 else "them"
+
+
+def objective_of(plan: PlanResult, fleet: PlannedFleet) -> float:
+    """Return the value of the objective of a fleet, as it is shown."""
+    values = {
+        "cost": fleet.cost_usd_per_h,
+        "power": fleet.power_w,
+        "carbon": fleet.carbon_kg_per_h,
+        "throughput": fleet.throughput_per_s_per_device,
+    }
+    return values[plan.objective] or 0.0
