@@ -80,7 +80,9 @@ def grid_sizes(
         return None
     numbers = {name: extents[axis] for name, axis in sides.items()}
     numbers |= {name: prod(extents[:axis]) for name, axis in uses.strides.items() if name not in sides}
-    loops = {name: min(_FEW, *extents[:2]) for name in uses.counts if name not in numbers}
+    loops = {
+        name: max(min(_FEW, *extents[:2]), uses.added(name, extents)) for name in uses.counts if name not in numbers
+    }
     rows = uses.rows(sides)
     of_arrays = {name: (size, program.arrays[name].element.dtype.itemsize) for name, size in sizes.items()
                  if name in program.arrays}  # fmt: skip
@@ -123,6 +125,8 @@ class _Uses:
         loops = [s for s in ir.walk(program.body) if isinstance(s, ir.For)]
         changed = Counter([s.name for s in assigned] + [s.name for s in loops])
         self.values = {s.name: s.value for s in assigned if changed[s.name] == 1}
+        self.versions = self._versions(Counter(s.name for s in program.body if isinstance(s, ir.Assign)), changed)
+        """The names of the values of variables that are assigned anew, by the identity of their uses."""
         self.changed = frozenset(changed)
         self.starts: dict[str, ir.Expr] = {}
         """The first values of variables that change, as those of a loop that begins with a thread's index."""
@@ -136,6 +140,12 @@ class _Uses:
         """Integers that the index of a tile that is turned round is compared with, and the axis."""
         self.near: dict[str, int] = {}
         """Integers that a part of an index along an axis is compared with, as a tile's, and that axis."""
+        self.stops: dict[str, Polynomial] = {}
+        """Where loops end, by the names of their counters."""
+        self.bounds: set[str] = set()
+        """Integers that bound the loops whose counter does not begin with a thread's index."""
+        self.paired: dict[str, int] = {}
+        """Integers that multiply an index to which one along the axis is added, or that it is subtracted from."""
         self.lengths: set[str] = set()
         """Integers that an index along y or z is multiplied by."""
         self.strides: dict[str, int] = {}
@@ -150,7 +160,23 @@ class _Uses:
     def read(self) -> None:
         """Read the kernel's comparisons and indices."""
         for statement in ir.walk(self.program.body):
+            if isinstance(statement, ir.For) and self._axis_of_sum(self.polynomial(statement.start)) is None:
+                self.bounds |= self._counted(self.polynomial(statement.stop))
+            elif isinstance(statement, ir.While):
+                for e in ir.inside(statement.condition):
+                    if isinstance(e, ir.Binary) and e.op in _ORDERED:
+                        self._bound(_combined("-", self.polynomial(e.left), self.polynomial(e.right)))
+        self._read_uses()
+        every: list[frozenset[str]] = []
+        self._stores(self.program.body, frozenset(), every)
+        self.guards = set(frozenset.intersection(*every)) if every else set()
+        self.guards |= self.never if len(self.never) == 1 else set()
+        self.strides = {name: axis for name, axis in self.strides.items() if name not in self.bounds}
+
+    def _read_uses(self) -> None:
+        for statement in ir.walk(self.program.body):
             if isinstance(statement, ir.For):
+                self.stops[statement.name] = self.polynomial(statement.stop)
                 self.counts |= {s for m in self.polynomial(statement.stop) for s in m} & self.integers
                 self._compare(statement.start, statement.stop)
             for e in ir.expressions(statement):
@@ -162,10 +188,33 @@ class _Uses:
                     self._index(e.array, e.indices)
             if isinstance(statement, ir.Store):
                 self._index(statement.array, statement.indices)
-        every: list[frozenset[str]] = []
-        self._stores(self.program.body, frozenset(), every)
-        self.guards = set(frozenset.intersection(*every)) if every else set()
-        self.guards |= self.never if len(self.never) == 1 else set()
+
+    def _versions(self, direct: Mapping[str, int], changed: Mapping[str, int]) -> dict[int, str]:
+        """Give a name to each value of a variable that is assigned several times, one after the other."""
+        at = {name: 0 for name, count in direct.items() if 1 < count == changed[name]}
+        found: dict[int, str] = {}
+        for statement in self.program.body if at else ():
+            for e in chain.from_iterable(ir.expressions(s) for s in ir.walk([statement])):
+                if isinstance(e, ir.Variable) and at.get(e.name):
+                    name = f"{e.name}#{at[e.name]}"
+                    # An expression that occurs twice in the tree may have two values.
+                    found[id(e)] = name if found.setdefault(id(e), name) == name else e.name
+            if isinstance(statement, ir.Assign) and statement.name in at:
+                at[statement.name] += 1
+                self.values[f"{statement.name}#{at[statement.name]}"] = statement.value
+        return found
+
+    def _counted(self, bound: Polynomial) -> set[str]:
+        return {s for m in bound for s in m} & self.integers
+
+    def _axis_of_sum(self, made: Polynomial) -> int | None:
+        return next((axis for m in made for s in m if (axis := self._axis(s)) is not None), None)
+
+    def _bound(self, difference: Polynomial) -> None:
+        """Record integers with which the condition of a loop compares a counter."""
+        counters = {s[1:] for m in difference for s in m} & set(self.starts)
+        if counters and self._axis_of_sum(difference) is None:
+            self.bounds |= self._counted(difference)
 
     def sides(self) -> dict[str, int]:
         """Return the integers that are sizes, and their axes."""
@@ -175,7 +224,9 @@ class _Uses:
                 found.setdefault(name, axis)
         for name, axis in self.turned.items():
             found.setdefault(name, axis)
-        for name in self.lengths - set(self.strides):
+        for name, axis in self.paired.items():
+            found.setdefault(name, axis)
+        for name in self.lengths - set(self.strides) - self.bounds:
             found.setdefault(name, 0)
         for name, axis in self.near.items():
             found.setdefault(name, axis)
@@ -205,7 +256,8 @@ class _Uses:
                 return {(): self.block[axis]}
             case ir.Index(what=what, axis=axis) if what in ("thread", "block"):
                 return {(f"{what[0]}{axis}",): 1}
-            case ir.Variable(name=name):
+            case ir.Variable():
+                name = self.versions.get(id(e), e.name)
                 if name in self.values:
                     if name not in self._polynomials:
                         self._polynomials[name] = {(f"?{name}",): 1}  # of a variable that depends on itself
@@ -279,6 +331,10 @@ class _Uses:
         """Return the integer that an index of a thread is compared with, its axis, and whether it is the whole one."""
         difference = self.in_grid(_combined("-", self.polynomial(left), self.polynomial(right)), turned=turned)
         integers = [m for m in difference if set(m) & self.integers]
+        if len(integers) > 1:  # W - K + 1, where K bounds loops, is a size less a constant
+            kept = [m for m in integers if not set(m) <= self.bounds]
+            difference = {m: f for m, f in difference.items() if m in kept or m not in integers}
+            integers = kept
         rest = [m for m in difference if m and m not in integers]
         if len(integers) != 1 or len(integers[0]) != 1 or not rest:
             return None
@@ -302,6 +358,52 @@ class _Uses:
                 self.lengths |= set(names)
                 if axes == {2} and len(names) == 1:
                     self.strides[names[0]] = 2
+        self._pair(made)
+
+    def _pair(self, index: Polynomial) -> None:
+        """Record the integers that are sizes along an axis by what is added to, or subtracted from, their product."""
+        for one in index:
+            axes = {axis for s in one if (axis := self._axis(s)) is not None}
+            names = [s for s in one if s in self.integers]
+            for name in set(names):
+                # x * height + y: the multiplier of an index along x to which one along y is added, once.
+                rest = _without(tuple(sorted(names)), name)
+                for other in index if axes else ():
+                    added = [axis for s in other if (axis := self._axis(s)) is not None]
+                    same = tuple(sorted(s for s in other if s in self.integers)) == rest
+                    if same and len(added) == 1 == len(other) - len(rest) and added[0] not in axes:
+                        self.paired.setdefault(name, added[0])
+                # (height - 1 - y) * width: what an index along y is subtracted from.
+                for other, factor in index.items() if not axes and len(names) == len(one) else ():
+                    taken = [axis for s in other if (axis := self._axis(s)) is not None]
+                    same = tuple(sorted(s for s in other if s in self.integers)) == rest
+                    if same and len(taken) == 1 == len(other) - len(rest) and factor == -index[one]:
+                        self.paired.setdefault(name, taken[0])
+
+    def added(self, name: str, extents: Sequence[int]) -> int:
+        """Return how many values there are of what is added to a thread's index times an integer, as far as known."""
+        most = 0
+        for index in chain.from_iterable(self.indices.values()):
+            for one in index:
+                if name not in one or all(self._axis(s) is None for s in one):
+                    continue
+                rest = _without(tuple(sorted(s for s in one if s in self.integers)), name)
+                values = [
+                    factor if s is None else factor * (self._values(s, extents) - 1)
+                    for other, factor in index.items()
+                    if other != one and tuple(sorted(m for m in other if m in self.integers)) == rest
+                    for s in [next((m for m in other if m not in self.integers), None)]
+                ]
+                most = max(most, 1 + sum(value for value in values if value > 0))
+        return min(most, prod(extents))
+
+    def _values(self, symbol: str, extents: Sequence[int]) -> int:
+        """Return how many values a symbol has, if that is known; 1 if it is not."""
+        axis = self._axis(symbol)
+        if axis is None:
+            stop = self.stops.get(symbol[1:], {})
+            return stop.get((), 1) if set(stop) == {()} else 1
+        return self.block[axis] if symbol[0] == "t" else extents[axis]
 
     def rows(self, sides: Mapping[str, int]) -> dict[str, tuple[int, Monomial]]:
         """Return the arrays that are indexed by rows, with a factor and the sides whose product is their size."""
