@@ -101,24 +101,25 @@ class Scope:
     def without_division_by_zero(self, made: MadeUp, divides: Callable[[MadeUp], bool]) -> MadeUp | None:
         """Return what is made up with other integers, if a division by zero comes from their value alone.
 
-        It is the kernel's own if it is there for one of two numbers just below that of the elements, and for one of the
-        smallest two: so the parity of a number is no way out.
+        It is the kernel's own if it is there for the number below that of the elements and for 1, or only for even
+        numbers (``n - 2 * i``): for the next number and for 2.
         """
         number = max(self.integers.values(), default=0)
         if not self.numbers or made.integer is not None or number < _SMALL:
             return replace(made, integer=1) if self.numbers and made.integer is None else None
-        tried = [replace(made, integer=one) for one in (number - 1, number - 2, 1, 2)]
+        tried = [replace(made, integer=other) for other in (number - 1, number - 2, 1, 2)]
         zero = [divides(one) for one in tried]
-        if any(zero[:2]) and any(zero[2:]):
+        below, even, one, two = zero
+        if (below and one) or (not below and even and two):
             return None
-        return next(one for one, by_zero in zip(tried, zero, strict=True) if not by_zero)
+        return next(other for other, by_zero in zip(tried, zero, strict=True) if not by_zero)
 
     def described(self, finding: Finding) -> str:
         """Return the values that are made up and on which a finding may depend, in words; nothing if there are none."""
         shown = [f"{name} = {value:,}" for name, value in list(self.integers.items())[:_MOST_SHOWN]]
         array = finding.array
         is_told = isinstance(finding, OutOfBounds) and array in self.elements  # with the option that states its size
-        if array in self.buffers and not is_told and (shown or isinstance(finding, (Deadlock, OutOfBounds))):
+        if array in self.buffers and not is_told and isinstance(finding, (Deadlock, OutOfBounds)):
             shown.append(f"'{array}' ({self.buffers[array]:,} elements)")
         if not shown:
             return ""
