@@ -168,10 +168,20 @@ class _Uses:
                         self._bound(_combined("-", self.polynomial(e.left), self.polynomial(e.right)))
         self._read_uses()
         every: list[frozenset[str]] = []
-        self._stores(self.program.body, frozenset(), every)
+        loads: list[frozenset[str]] = []
+        self._stores(self.program.body, frozenset(), frozenset(), every, loads)
         self.guards = set(frozenset.intersection(*every)) if every else set()
+        of_loads = set(frozenset.intersection(*loads)) if loads else set()
+        # A store that is guarded along one axis only, by a size that guards all loads too, lacks the other guard.
+        if self.guards and self.guards < of_loads:
+            self.guards |= {n for n in of_loads if all(self._along(n) != self._along(g) for g in self.guards)}
         self.guards |= self.never if len(self.never) == 1 else set()
         self.strides = {name: axis for name, axis in self.strides.items() if name not in self.bounds}
+
+    def _along(self, name: str) -> int | None:
+        """Return the axis of a size that is compared with indices along it."""
+        axes = [axis for axis, names in self.compared.items() if name in names]
+        return axes[0] if axes else self.turned.get(name, self.near.get(name))
 
     def _read_uses(self) -> None:
         for statement in ir.walk(self.program.body):
@@ -418,9 +428,27 @@ class _Uses:
             factor = next(iter(shapes))[0]
             inside = all(m == () and 0 <= sign < factor for offset in offsets for m, sign in offset)
             # Neighbours on both sides are those of a stencil, which does not reach beyond the rows.
-            if inside or (min(signs) < 0 < max(signs)):
+            if inside or (min(signs) < 0 < max(signs)) or self._is_one_beyond(offsets, factor, next(iter(shapes))[1]):
                 found[array] = next(iter(shapes))
         return found
+
+    def _is_one_beyond(self, offsets: Sequence[frozenset[tuple[Monomial, int]]], factor: int, row: Monomial) -> bool:
+        """Return whether indices are by rows, but for those of one column, and of one row, beyond.
+
+        Other neighbours on one side alone may be those of a filter, whose input is larger than its output. So may those
+        of rows of a pitch.
+        """
+        bounds = {*chain.from_iterable(self.compared.values()), *self.turned}
+        beyond = {offset for offset in offsets if offset and offset != frozenset({((), 0)})}
+        columns = {next(iter(o)) for o in beyond if len(o) == 1 and next(iter(o))[0] == ()}
+        rows = {next(iter(o)) for o in beyond if o == frozenset({(row[:1], factor)})}
+        return (
+            bool(beyond)
+            and set(row) <= bounds
+            and len(columns) <= 1
+            and len(columns) + len(rows) == len(beyond)
+            and all(constant > 0 for _, constant in columns)
+        )
 
     def _row(self, index: Polynomial, sides: Mapping[str, int]) -> tuple[int, Monomial, Polynomial] | None:
         """Return the factor and the sides of an index by rows, and what is added to it; None for another index."""
@@ -454,38 +482,68 @@ class _Uses:
         bounds = [name for name in sides if sides[name] == axis and name in compared]
         return next(iter([*own, *following, *bounds]), None)
 
-    def _stores(self, body: Sequence[ir.Stmt], under: frozenset[str], every: list[frozenset[str]]) -> None:
-        """Collect for each store to a parameter the integers whose comparison it is under."""
+    def _stores(
+        self,
+        body: Sequence[ir.Stmt],
+        under: frozenset[str],
+        near: frozenset[str],
+        every: list[frozenset[str]],
+        loads: list[frozenset[str]],
+    ) -> None:
+        """Collect for each store to a parameter, and each load, the integers whose comparison it is under.
+
+        ``under``: those that the index of a thread is below; ``near``: those that an index beside it is.
+        """
         for statement in body:
+            for one in ir.direct(statement):
+                self._loads(one, under | near, loads)
             if isinstance(statement, ir.If):
                 yes, no = (self._bounds(statement.condition, holds=holds) for holds in (True, False))
-                self._stores(statement.body, under | yes, every)
-                self._stores(statement.orelse, under | no, every)
+                beside, far = (self._bounds(statement.condition, holds=holds, whole=False) for holds in (True, False))
+                self._stores(statement.body, under | yes, near | beside, every, loads)
+                self._stores(statement.orelse, under | no, near | far, every, loads)
                 if statement.body and isinstance(statement.body[-1], (ir.Return, ir.ThreadExit)):
                     under |= no
             elif isinstance(statement, (ir.While, ir.For)):
-                self._stores(statement.body, under, every)
+                self._stores(statement.body, under, near, every, loads)
             changes = [e for e in ir.expressions(statement) if isinstance(e, ir.Atomic) and e.op != "load"]
             arrays = [e.array for e in changes] + ([statement.array] if isinstance(statement, ir.Store) else [])
             if not isinstance(statement, (ir.If, ir.While, ir.For)) and any(a in self.program.arrays for a in arrays):
                 every.append(under)
 
-    def _bounds(self, e: ir.Expr, *, holds: bool) -> frozenset[str]:
-        """Return the integers that an index is below where a condition holds, or where it does not."""
+    def _loads(self, e: ir.Expr, under: frozenset[str], loads: list[frozenset[str]]) -> None:
+        if isinstance(e, ir.Load) and e.array in self.program.arrays and e.array not in self.program.declared:
+            loads.append(under)
+        if isinstance(e, ir.Select):
+            self._loads(e.condition, under, loads)
+            self._loads(e.yes, under | self._bounds(e.condition, holds=True, whole=False), loads)
+            self._loads(e.no, under | self._bounds(e.condition, holds=False, whole=False), loads)
+        elif isinstance(e, ir.Logic):
+            self._loads(e.left, under, loads)
+            self._loads(e.right, under | self._bounds(e.left, holds=e.op == "and", whole=False), loads)
+        else:
+            for part in e.children():
+                self._loads(part, under, loads)
+
+    def _bounds(self, e: ir.Expr, *, holds: bool, whole: bool = True) -> frozenset[str]:
+        """Return the integers that an index is below where a condition holds, or where it does not.
+
+        ``whole``: only the index of a thread itself, not one beside it.
+        """
         if isinstance(e, ir.Logic):
             parts = (e.left, e.right) if (e.op == "and") == holds else ()
-            return frozenset[str]().union(*(self._bounds(part, holds=holds) for part in parts))
+            return frozenset[str]().union(*(self._bounds(part, holds=holds, whole=whole) for part in parts))
         if isinstance(e, ir.Convert):
-            return self._bounds(e.operand, holds=holds)
+            return self._bounds(e.operand, holds=holds, whole=whole)
         if isinstance(e, ir.Unary) and e.op == "not":
-            return self._bounds(e.operand, holds=not holds)
+            return self._bounds(e.operand, holds=not holds, whole=whole)
         if not isinstance(e, ir.Binary) or e.op not in _ORDERED:
             return frozenset()
         found = self._side(e.left, e.right)
-        if found is None or not found[2]:
+        if found is None or (whole and not found[2]):
             return frozenset()
-        of_index = self.in_grid(_combined("-", self.polynomial(e.left), self.polynomial(e.right)))["XYZ"[found[1]],]
-        is_below = (e.op in ("<", "<=")) == (of_index > 0)
+        of_size = _combined("-", self.polynomial(e.left), self.polynomial(e.right)).get((found[0],), 0)
+        is_below = (e.op in ("<", "<=")) == (of_size < 0)
         return frozenset((found[0],)) if is_below == holds else frozenset()
 
 

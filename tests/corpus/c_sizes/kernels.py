@@ -357,6 +357,76 @@ LATER: dict[str, tuple[str, bool]] = {
         """,
         True,
     ),
+    "a row beyond": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[y * w + x] + in[(y + 1) * w + x]; }
+        """,
+        True,
+    ),
+    "a column beyond": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[y * w + x + 1]; }
+        """,
+        True,
+    ),
+    "a row and a column beyond": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[y * w + x + 1] - in[y * w + x] + in[(y + 1) * w + x]; }
+        """,
+        True,
+    ),
+    "a row beyond, guarded": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y + 1 < h) out[y * w + x] = in[y * w + x] + in[(y + 1) * w + x]; }
+        """,
+        False,
+    ),
+    "a column beyond, guarded": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w - 1 && y < h) out[y * w + x] = in[y * w + x + 1]; }
+        """,
+        False,
+    ),
+    "clamped": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[min(y + 1, h - 1) * w + min(x + 1, w - 1)]; }
+        """,
+        False,
+    ),
+    "rows of a filter": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[y * w + x] + in[(y + 1) * w + x] + in[(y + 2) * w + x]; }
+        """,
+        False,
+    ),
+    "rows of a pitch": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[(y + 1) * p + x + 1]; }
+        """,
+        False,
+    ),
+    "a guard of the load alone": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h) { INDICES;
+        float v = x < w && y < h ? in[y * w + x] : 0; if (x < w) out[y * w + x] = v; }
+        """,
+        True,
+    ),
+    "padding": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        out[y * p + x] = x < w && y < h ? in[y * w + x] : 0; }
+        """,
+        False,
+    ),
     "no y guard": (
         """
         __global__ void k(const float *in, float *out, int w, int h) { INDICES;
