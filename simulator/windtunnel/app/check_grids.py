@@ -508,7 +508,7 @@ class _Uses:
                 self._stores(statement.body, under, near, every, loads)
             changes = [e for e in ir.expressions(statement) if isinstance(e, ir.Atomic) and e.op != "load"]
             arrays = [e.array for e in changes] + ([statement.array] if isinstance(statement, ir.Store) else [])
-            if not isinstance(statement, (ir.If, ir.While, ir.For)) and any(a in self.program.arrays for a in arrays):
+            if not isinstance(statement, (ir.If, ir.While, ir.For)) and any(a in self.program.arrays and a not in self.program.declared for a in arrays):
                 every.append(under)
 
     def _loads(self, e: ir.Expr, under: frozenset[str], loads: list[frozenset[str]]) -> None:
