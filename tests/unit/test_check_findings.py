@@ -295,3 +295,21 @@ def test_a_finding_names_the_integers_that_are_made_up(tmp_path: Path) -> None:
     assert "made up" not in checked(tmp_path, source, n="64").findings[0].message
     empty = checked(tmp_path, source, a="ones:0", n="64")
     assert verdict(empty) == "OutOfBounds" and not any("shared memory" in note for note in empty.notes)
+
+
+def test_made_up_beginnings_of_rows_rise_and_have_one_more_than_the_rows(tmp_path: Path) -> None:
+    source = """
+    KIND void k(GLOBAL const int *ptr, GLOBAL const int *col, GLOBAL const float *x, GLOBAL float *y, int n) {
+        int r = INDEX;
+        if (r GUARD n) { float s = 0; BEGIN for (int j = FROM; j < TO; ++j) s += x[col[j]]; y[r] = s; }
+    }"""
+    cuda = {"KIND": "__global__", "GLOBAL": "", "INDEX": "blockIdx.x * blockDim.x + threadIdx.x"}
+    opencl = {"KIND": "__kernel", "GLOBAL": "__global", "INDEX": "get_global_id(0)"}
+    direct = {"BEGIN": "", "FROM": "ptr[r]", "TO": "ptr[r + 1]"}
+    named = {"BEGIN": "int a = ptr[r], b = ptr[r + 1];", "FROM": "a", "TO": "b"}
+    for suffix, words in ((".cu", {**cuda, **direct}), (".cl", {**opencl, **named})):
+        for guard, expected in (("<", "clean"), ("<=", "OutOfBounds")):
+            text = source.replace("GUARD", guard)
+            for word, value in words.items():
+                text = text.replace(word, value)
+            assert verdict(checked(tmp_path, text, "2", suffix=suffix)) == expected, (suffix, guard)

@@ -25,6 +25,7 @@ from windtunnel.app.check_arguments import (
 from windtunnel.app.check_grids import GridSizes, grid_sizes
 from windtunnel.app.check_headers import is_binary, naming_headers
 from windtunnel.app.check_made_up import Scope
+from windtunnel.app.check_rows import row_starts
 from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import (
     BarrierDivergence,
@@ -210,6 +211,9 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     fewer: SecondSize | None = None
     grids = _grid_sizes(kernels, requests)
     first = MadeUp() if grids is None else MadeUp(numbers=grids.first.numbers, counts=grids.first.elements)
+    if len(requests) == 1 and isinstance(kernels[0].function, CFunction):
+        starts = row_starts(_program(kernels[0], requests[0]), kernels[0].parameters, requests[0])
+        first = replace(first, rising=starts)
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
@@ -521,7 +525,8 @@ def _scope(
         p.name: min(made.numbers.get(p.name, integer), int(np.iinfo(p.dtypes[0]).max))
         for p in free if p.kind == "number" and p.dtypes[0].kind in "iu" and not p.members
     }  # fmt: skip
-    pointers = {p.name: made.counts.get(p.name, math.prod(sides)) for p in free if p.kind == "pointer"}
+    more = {p.name: p.name in made.rising for p in free}
+    pointers = {p.name: made.counts.get(p.name, math.prod(sides) + more[p.name]) for p in free if p.kind == "pointer"}
     if not isinstance(kernel.function, CFunction):
         return Scope(dict.fromkeys(pointers, 0), buffers=pointers, integers=integers)
     counts = {"pointer": math.prod(request.grid) * math.prod(request.block), "local": math.prod(request.block)}
@@ -529,7 +534,11 @@ def _scope(
     declared = _program(kernel, request).declared if any(p.kind == "local" for p in free) else {}
     static = {d.name: math.prod(d.shape) * d.element.dtype.itemsize for d in declared.values() if d.space == "shared"}
     return Scope(
-        {p.name: made.counts.get(p.name, counts[p.kind]) for p in free if p.kind in counts and p.name not in known},
+        {
+            p.name: made.counts.get(p.name, counts[p.kind] + more[p.name])
+            for p in free
+            if p.kind in counts and p.name not in known
+        },
         local_room(kernel.parameters, request, made, static, shared_bytes),
         frozenset(p.name for p in kernel.parameters),
         buffers=pointers,

@@ -82,6 +82,7 @@ class MadeUp:
         shared_bytes: Bytes of dynamic shared memory.
         integer: The value of other integers; None for the number of elements.
         zeros: The buffers that are zero.
+        rising: The buffers of rising numbers, with one more than there are elements.
         accessed: The elements for which memory has become larger, by name.
     """
 
@@ -92,6 +93,7 @@ class MadeUp:
     shared_bytes: int = 0
     integer: int | None = None
     zeros: frozenset[str] = frozenset()
+    rising: frozenset[str] = frozenset()
     accessed: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -372,7 +374,10 @@ def _buffer(
         raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
     if spec is None:
         count = made_up.counts.get(name)
+        if name in made_up.rising and count is None:
+            count = math.prod(sides) + 1
         contents = default_array(parameter, sides if count is None else [count], math.prod(sides), made_up.positive)
+        contents = np.sort(contents) if name in made_up.rising and contents.ndim == 1 else contents
         made = accelerator.to_device(np.zeros_like(contents) if name in made_up.zeros else contents)
     else:
         contents = array_of(spec, parameter, where)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from windtunnel.app.check_sizes import smaller
 from windtunnel.language import ir
 
-_ORDERED = ("<", "<=", ">", ">=")
+ORDERED = ("<", "<=", ">", ">=")
 _FEW = 4
 """The largest value of a made-up integer that bounds loops and is no size: such as the radius of a filter."""
 _MAX_DEPTH = 40
@@ -73,7 +73,7 @@ def grid_sizes(
     extents = [g * b for g, b in zip(grid, block, strict=True)]
     if not integers or prod(extents[1:]) == 1:
         return None
-    uses = _Uses(program, integers, block)
+    uses = Uses(program, integers, block)
     uses.read()
     sides = uses.sides()
     if not sides:
@@ -96,7 +96,7 @@ def grid_sizes(
 
 
 def _fewer(
-    uses: _Uses, sides: Mapping[str, int], extents: Sequence[int], block: Sequence[int]
+    uses: Uses, sides: Mapping[str, int], extents: Sequence[int], block: Sequence[int]
 ) -> tuple[set[str], dict[str, int]]:
     """Return the sides that guard all stores and are smaller in the second launch, and their values there."""
     guarded = {name for name in uses.guards if name in sides and sides[name] < _AXES}
@@ -116,7 +116,7 @@ def _elements(
     }
 
 
-class _Uses:
+class Uses:
     """How a kernel uses its integers."""
 
     def __init__(self, program: ir.Program, integers: Collection[str], block: Sequence[int]) -> None:
@@ -164,8 +164,8 @@ class _Uses:
                 self.bounds |= self._counted(self.polynomial(statement.stop))
             elif isinstance(statement, ir.While):
                 for e in ir.inside(statement.condition):
-                    if isinstance(e, ir.Binary) and e.op in _ORDERED:
-                        self._bound(_combined("-", self.polynomial(e.left), self.polynomial(e.right)))
+                    if isinstance(e, ir.Binary) and e.op in ORDERED:
+                        self._bound(combined("-", self.polynomial(e.left), self.polynomial(e.right)))
         self._read_uses()
         every: list[frozenset[str]] = []
         loads: list[frozenset[str]] = []
@@ -190,7 +190,7 @@ class _Uses:
                 self.counts |= {s for m in self.polynomial(statement.stop) for s in m} & self.integers
                 self._compare(statement.start, statement.stop)
             for e in ir.expressions(statement):
-                if isinstance(e, ir.Binary) and (e.op in _ORDERED or e.op in ("min", "max")):
+                if isinstance(e, ir.Binary) and (e.op in ORDERED or e.op in ("min", "max")):
                     self._compare(e.left, e.right)
                 elif isinstance(e, ir.Variable) and e.name in self.integers:
                     self.read_at_all.add(e.name)
@@ -277,16 +277,16 @@ class _Uses:
             case ir.Binary(op="+" | "-" | "*" as op, left=left, right=right):
                 one, other = self.polynomial(left, depth + 1), self.polynomial(right, depth + 1)
                 if max(len(one) * len(other) if op == "*" else 0, len(one) + len(other)) <= _MAX_TERMS:
-                    return _combined(op, one, other)
+                    return combined(op, one, other)
             case ir.Binary(op="<<", left=left, right=ir.Literal(value=bits)):
-                return _combined("*", self.polynomial(left, depth + 1), {(): 1 << int(bits)})
+                return combined("*", self.polynomial(left, depth + 1), {(): 1 << int(bits)})
             case ir.Unary(op="-", operand=operand):
-                return _combined("*", self.polynomial(operand, depth + 1), {(): -1})
+                return combined("*", self.polynomial(operand, depth + 1), {(): -1})
             case ir.Call(op="index.linear", arguments=[start, *terms]):
                 made = self.polynomial(start, depth + 1)
                 for term, factor in zip(terms[::2], terms[1::2], strict=True):
-                    product = _combined("*", self.polynomial(term, depth + 1), self.polynomial(factor, depth + 1))
-                    made = _combined("+", made, product)
+                    product = combined("*", self.polynomial(term, depth + 1), self.polynomial(factor, depth + 1))
+                    made = combined("+", made, product)
                 return made
         return {(f"?{id(e)}",): 1}
 
@@ -339,7 +339,7 @@ class _Uses:
 
     def _side(self, left: ir.Expr, right: ir.Expr, *, turned: bool = True) -> tuple[str, int, bool] | None:
         """Return the integer that an index of a thread is compared with, its axis, and whether it is the whole one."""
-        difference = self.in_grid(_combined("-", self.polynomial(left), self.polynomial(right)), turned=turned)
+        difference = self.in_grid(combined("-", self.polynomial(left), self.polynomial(right)), turned=turned)
         integers = [m for m in difference if set(m) & self.integers]
         if len(integers) > 1:  # W - K + 1, where K bounds loops, is a size less a constant
             kept = [m for m in integers if not set(m) <= self.bounds]
@@ -508,7 +508,9 @@ class _Uses:
                 self._stores(statement.body, under, near, every, loads)
             changes = [e for e in ir.expressions(statement) if isinstance(e, ir.Atomic) and e.op != "load"]
             arrays = [e.array for e in changes] + ([statement.array] if isinstance(statement, ir.Store) else [])
-            if not isinstance(statement, (ir.If, ir.While, ir.For)) and any(a in self.program.arrays and a not in self.program.declared for a in arrays):
+            if not isinstance(statement, (ir.If, ir.While, ir.For)) and any(
+                a in self.program.arrays and a not in self.program.declared for a in arrays
+            ):
                 every.append(under)
 
     def _loads(self, e: ir.Expr, under: frozenset[str], loads: list[frozenset[str]]) -> None:
@@ -537,17 +539,18 @@ class _Uses:
             return self._bounds(e.operand, holds=holds, whole=whole)
         if isinstance(e, ir.Unary) and e.op == "not":
             return self._bounds(e.operand, holds=not holds, whole=whole)
-        if not isinstance(e, ir.Binary) or e.op not in _ORDERED:
+        if not isinstance(e, ir.Binary) or e.op not in ORDERED:
             return frozenset()
         found = self._side(e.left, e.right)
         if found is None or (whole and not found[2]):
             return frozenset()
-        of_size = _combined("-", self.polynomial(e.left), self.polynomial(e.right)).get((found[0],), 0)
+        of_size = combined("-", self.polynomial(e.left), self.polynomial(e.right)).get((found[0],), 0)
         is_below = (e.op in ("<", "<=")) == (of_size < 0)
         return frozenset((found[0],)) if is_below == holds else frozenset()
 
 
-def _combined(op: str, a: Polynomial, b: Polynomial) -> Polynomial:
+def combined(op: str, a: Polynomial, b: Polynomial) -> Polynomial:
+    """Return the sum, the difference or the product of polynomials."""
     made: Polynomial = {} if op == "*" else dict(a)
     if op == "*":
         for left, factor in a.items():
