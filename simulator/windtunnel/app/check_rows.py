@@ -12,8 +12,9 @@ _MAX_DEPTH = 40
 
 
 def row_starts(program: ir.Program, parameters: Sequence[CheckParameter], request: LaunchRequest) -> frozenset[str]:
-    """Return the buffers of integers that are not given and of which an element and the next one bound a loop, as those of the rows of a sparse matrix."""
-    uses, found = Uses(program, (), request.block), set()
+    """Return the buffers of integers that are not given and of which an element and the next one bound a loop."""
+    uses = Uses(program, (), request.block)
+    found: set[str] = set()
 
     def loaded(e: ir.Expr) -> ir.Load | None:
         for _ in range(_MAX_DEPTH):
