@@ -508,6 +508,7 @@ def _launched(
     return found, scope, _times(profile.launches, device)
 
 
+# Long: one entry for each kind of parameter.
 def _scope(
     kernel: CheckedKernel,
     request: LaunchRequest,

@@ -350,6 +350,7 @@ def _local(parameter: CheckParameter, spec: Spec | None, count: int, where: Loca
     return spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
 
 
+# Long: one case for each kind of argument.
 def _buffer(
     accelerator: Accelerator,
     parameter: CheckParameter,

@@ -337,6 +337,7 @@ class Uses:
         else:
             self.near.setdefault(name, axis)
 
+    # Long: one condition for each form of a comparison.
     def _side(self, left: ir.Expr, right: ir.Expr, *, turned: bool = True) -> tuple[str, int, bool] | None:
         """Return the integer that an index of a thread is compared with, its axis, and whether it is the whole one."""
         difference = self.in_grid(combined("-", self.polynomial(left), self.polynomial(right)), turned=turned)
@@ -370,6 +371,7 @@ class Uses:
                     self.strides[names[0]] = 2
         self._pair(made)
 
+    # Long: two forms of indices.
     def _pair(self, index: Polynomial) -> None:
         """Record the integers that are sizes along an axis by what is added to, or subtracted from, their product."""
         for one in index:

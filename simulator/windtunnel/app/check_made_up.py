@@ -51,6 +51,7 @@ class Scope:
     shared: bool = False
     plain: bool = True
 
+    # Long: one case for each class of a finding.
     def after(self, made: MadeUp, finding: Finding) -> MadeUp | None:
         """Return what is made up after a finding; None if the finding does not come from what is made up."""
         if isinstance(finding, DivisionByZero):
