@@ -338,3 +338,56 @@ def test_a_base_class_is_initialised_by_a_list_and_get_fence_names_the_memory(tm
             assert(get_fence(p) == (get_local_id(0) % 2 ? CLK_LOCAL_MEM_FENCE : CLK_GLOBAL_MEM_FENCE));
         }"""
     assert verdict(checked(tmp_path, source, suffix=".cl")) == "clean"
+
+
+def test_what_is_made_up_and_leads_to_a_finding_is_changed_before_it_is_one(tmp_path: Path) -> None:
+    lock = "__kernel void k(__global int *lock, __global int *o) { if (get_local_id(0) == 0) { while (TAKE); o[0]++; FREE } }"
+    free = "mem_fence(CLK_GLOBAL_MEM_FENCE); atomic_xchg(lock, 0);"
+    for take in ("atomic_xchg(lock, 1)", "atomic_cmpxchg(lock, 0, 1)"):
+        source = lock.replace("TAKE", take)
+        found = checked(tmp_path, source.replace("FREE", free), "2", "8", suffix=".cl")
+        assert verdict(found) == "clean" and any(
+            "'lock' is not given, and is made up as zeros" in n for n in found.notes
+        )
+        found = checked(tmp_path, source.replace("FREE", ""), "2", "8", suffix=".cl")
+        assert (
+            verdict(found) == "Deadlock"
+            and "'lock' (16 elements) is not given and made up" in found.findings[0].message
+        )
+    divide = "__global__ void k(const int *in, int *o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) BODY }"
+    for body, expected in {
+        "o[i] = 100 % (n - 2 * i);": "DivisionByZero",
+        "o[i] = i / (n - 128);": "clean",
+        "o[i] = i / (64 / n);": "clean",
+        "o[i / 2] = i / (n - 128);": "DataRace",
+    }.items():
+        assert verdict(checked(tmp_path, divide.replace("BODY", body), "2")) == expected, body
+    grows = "__kernel void k(__global int *o, __local int *t) { int l = get_local_id(0); t[INDEX] = l; o[get_global_id(0)] = t[INDEX]; }"
+    assert verdict(checked(tmp_path, grows.replace("INDEX", "2 * l"), "2", "256", suffix=".cl")) == "clean"
+    assert verdict(checked(tmp_path, grows.replace("INDEX", "4096 * l"), "2", "256", suffix=".cl")) == "OutOfBounds"
+
+
+def test_a_finding_names_the_integers_that_are_made_up(tmp_path: Path) -> None:
+    source = "__global__ void k(int *a, int n) { int i = threadIdx.x; if (i < n) a[i / 2] = i; }"
+    assert "n = 64 is not given and made up" in checked(tmp_path, source).findings[0].message
+    assert "made up" not in checked(tmp_path, source, n="64").findings[0].message
+    empty = checked(tmp_path, source, a="ones:0", n="64")
+    assert verdict(empty) == "OutOfBounds" and not any("shared memory" in note for note in empty.notes)
+
+
+def test_made_up_beginnings_of_rows_rise_and_have_one_more_than_the_rows(tmp_path: Path) -> None:
+    source = """
+    KIND void k(GLOBAL const int *ptr, GLOBAL const int *col, GLOBAL const float *x, GLOBAL float *y, int n) {
+        int r = INDEX;
+        if (r GUARD n) { float s = 0; BEGIN for (int j = FROM; j < TO; ++j) s += x[col[j]]; y[r] = s; }
+    }"""
+    cuda = {"KIND": "__global__", "GLOBAL": "", "INDEX": "blockIdx.x * blockDim.x + threadIdx.x"}
+    opencl = {"KIND": "__kernel", "GLOBAL": "__global", "INDEX": "get_global_id(0)"}
+    direct = {"BEGIN": "", "FROM": "ptr[r]", "TO": "ptr[r + 1]"}
+    named = {"BEGIN": "int a = ptr[r], b = ptr[r + 1];", "FROM": "a", "TO": "b"}
+    for suffix, words in ((".cu", {**cuda, **direct}), (".cl", {**opencl, **named})):
+        for guard, expected in (("<", "clean"), ("<=", "OutOfBounds")):
+            text = source.replace("GUARD", guard)
+            for word, value in words.items():
+                text = text.replace(word, value)
+            assert verdict(checked(tmp_path, text, "2", suffix=suffix)) == expected, (suffix, guard)

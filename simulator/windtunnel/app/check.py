@@ -20,16 +20,19 @@ from windtunnel.app.check_arguments import (
     LaunchRequest,
     MadeUp,
     arguments_of,
+    local_room,
 )
 from windtunnel.app.check_grids import GridSizes, grid_sizes
 from windtunnel.app.check_headers import is_binary, naming_headers
 from windtunnel.app.check_made_up import Scope
+from windtunnel.app.check_rows import row_starts
 from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import (
     BarrierDivergence,
     ChecksSkippedWarning,
     Deadlock,
     DeviceError,
+    DivisionByZero,
     Finding,
     InputError,
     Location,
@@ -208,6 +211,9 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     fewer: SecondSize | None = None
     grids = _grid_sizes(kernels, requests)
     first = MadeUp() if grids is None else MadeUp(numbers=grids.first.numbers, counts=grids.first.elements)
+    if len(requests) == 1 and isinstance(kernels[0].function, CFunction):
+        starts = row_starts(_program(kernels[0], requests[0]), kernels[0].parameters, requests[0])
+        first = replace(first, rising=starts)
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
@@ -402,7 +408,11 @@ def _second(
     if not any(p.kind == "pointer" for p in free):
         return None, None
     fewer = second_size(_program(kernel, request), counts, threads, request.block[0])
-    return (None if fewer is None else replace(first, elements=fewer.elements)), fewer
+    if fewer is None:
+        return None, None
+    # Integers that replace others with which a division by zero follows may be too large here.
+    integer = None if (first.integer or 0) > fewer.elements else first.integer
+    return replace(first, elements=fewer.elements, integer=integer), fewer
 
 
 class _Ran(NamedTuple):
@@ -439,18 +449,30 @@ def _run(
             past = None  # far beyond the end, too
         second = fewer is not None and grids is None and isinstance(finding, OutOfBounds)
         again = None if second else scope.after(made, finding)
+        if again is None and isinstance(finding, DivisionByZero):
+
+            def divides(other: MadeUp) -> bool:
+                _begin_again(kernels)
+                again = _launched(kernels, requests, device, schedule, other, strict=strict, grids=grids)
+                return isinstance(again[0], DivisionByZero)
+
+            again = scope.without_division_by_zero(made, divides)
         if again is None:
             break
         if scope.is_just_past(made, finding):
             past = finding.array, _found(finding, requests, scope, fewer)
         made = again
-        for kernel in kernels:
-            if isinstance(kernel.function, CFunction):
-                kernel.function.module.begin_again()
+        _begin_again(kernels)
     findings = [] if past is None else [past[1]]
     if finding is not None and not (fewer and _of_a_thread_with_an_element(finding, requests[0], fewer)):
         findings.append(_found(finding, requests, scope, fewer))
     return _Ran(findings, times, made, scope.notes(made, None if past is None else past[0]))
+
+
+def _begin_again(kernels: Sequence[CheckedKernel]) -> None:
+    for kernel in kernels:
+        if isinstance(kernel.function, CFunction):
+            kernel.function.module.begin_again()
 
 
 def _launched(
@@ -469,7 +491,7 @@ def _launched(
         with open_device(device, schedule=schedule, strict=strict) as accelerator, accelerator.profile() as profile:
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
-                scope = _scope(kernel, request, buffers, made, grids)
+                scope = _scope(kernel, request, buffers, made, grids, accelerator.info.limits.shared_bytes)
                 arguments = arguments_of(accelerator, kernel.parameters, request, buffers, made)
                 function = Kernel(kernel.function)
                 shared = made.shared_bytes if request.shared_bytes is None else request.shared_bytes
@@ -486,24 +508,42 @@ def _launched(
     return found, scope, _times(profile.launches, device)
 
 
+# Long: one entry for each kind of parameter.
 def _scope(
     kernel: CheckedKernel,
     request: LaunchRequest,
     buffers: Mapping[str, Buffer],
     made: MadeUp,
     grids: GridSizes | None,
+    shared_bytes: int,
 ) -> Scope:
     """Return what of a launch's arguments is made up; memory of kernels in Python has no size of its own to grow to."""
     free = [p for p in kernel.parameters if p.name not in request.arguments and p.name not in buffers]
-    pointers = any(p.kind == "pointer" for p in free)
+    sides = [g * b for g, b in zip(request.grid, request.block, strict=True)]
+    sides[0] = sides[0] if made.elements is None else made.elements
+    integer = math.prod(sides) if made.integer is None else made.integer
+    integers = {
+        p.name: min(made.numbers.get(p.name, integer), int(np.iinfo(p.dtypes[0]).max))
+        for p in free if p.kind == "number" and p.dtypes[0].kind in "iu" and not p.members
+    }  # fmt: skip
+    more = {p.name: p.name in made.rising for p in free}
+    pointers = {p.name: made.counts.get(p.name, math.prod(sides) + more[p.name]) for p in free if p.kind == "pointer"}
     if not isinstance(kernel.function, CFunction):
-        return Scope({p.name: 0 for p in free if p.kind == "pointer"}, buffers=pointers)
+        return Scope(dict.fromkeys(pointers, 0), buffers=pointers, integers=integers)
     counts = {"pointer": math.prod(request.grid) * math.prod(request.block), "local": math.prod(request.block)}
     known = () if grids is None else grids.first.elements
+    declared = _program(kernel, request).declared if any(p.kind == "local" for p in free) else {}
+    static = {d.name: math.prod(d.shape) * d.element.dtype.itemsize for d in declared.values() if d.space == "shared"}
     return Scope(
-        {p.name: made.counts.get(p.name, counts[p.kind]) for p in free if p.kind in counts and p.name not in known},
-        frozenset(p.name for p in free if p.kind == "local"),
+        {
+            p.name: made.counts.get(p.name, counts[p.kind] + more[p.name])
+            for p in free
+            if p.kind in counts and p.name not in known
+        },
+        local_room(kernel.parameters, request, made, static, shared_bytes),
+        frozenset(p.name for p in kernel.parameters),
         buffers=pointers,
+        integers=integers,
         numbers=any(p.kind == "number" and p.dtypes[0].kind in "iu" and p.name not in made.numbers for p in free),
         shared=request.shared_bytes is None,
         plain=grids is None,
@@ -520,6 +560,8 @@ def _found(finding: Finding, requests: Sequence[LaunchRequest], scope: Scope, fe
         )
     elif isinstance(finding, OutOfBounds) and finding.array is not None and finding.array in scope.elements:
         size = f"; '{finding.array}' is not given, so it is made up: {scope.spec(finding.array)} states its size"
+    if fewer is None and (described := scope.described(finding)):
+        size = f"; {described}{size}"
     size = in_opencl(size) if requests[0].file.suffix == ".cl" else size
     return Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, f"{finding}{size}")
 

@@ -81,6 +81,9 @@ class MadeUp:
         counts: Elements of buffers and ``__local`` memory, by name; others have as many as there are elements.
         shared_bytes: Bytes of dynamic shared memory.
         integer: The value of other integers; None for the number of elements.
+        zeros: The buffers that are zero.
+        rising: The buffers of rising numbers, with one more than there are elements.
+        accessed: The elements for which memory has become larger, by name.
     """
 
     elements: int | None = None
@@ -89,6 +92,9 @@ class MadeUp:
     counts: Mapping[str, int] = field(default_factory=dict)
     shared_bytes: int = 0
     integer: int | None = None
+    zeros: frozenset[str] = frozenset()
+    rising: frozenset[str] = frozenset()
+    accessed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -315,6 +321,27 @@ def _number_of(parameter: CheckParameter, spec: Spec | None, threads: int, where
     return spec.value
 
 
+def local_room(
+    parameters: Sequence[CheckParameter],
+    request: LaunchRequest,
+    made: MadeUp,
+    static: Mapping[str, int],
+    shared_bytes: int,
+) -> dict[str, int]:
+    """Return the ``__local`` memory that is made up, and the elements that a device has room for.
+
+    ``static``: the bytes of the arrays of a block, by name. ``shared_bytes``: those that a block may have.
+    """
+    taken = dict(static)
+    local = [p for p in parameters if p.kind == "local"]
+    for p in local:
+        text = request.arguments.get(p.name)
+        spec = None if text is None else parsed(text, request.where)
+        taken[p.name] = _local(p, spec, made.counts.get(p.name, math.prod(request.block)), request.where)
+    room = shared_bytes - sum(taken.values())
+    return {p.name: (room + taken[p.name]) // p.size for p in local if p.name not in request.arguments}
+
+
 def _local(parameter: CheckParameter, spec: Spec | None, count: int, where: Location) -> int:
     if spec is None:
         return count * parameter.size
@@ -323,6 +350,7 @@ def _local(parameter: CheckParameter, spec: Spec | None, count: int, where: Loca
     return spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
 
 
+# Long: one case for each kind of argument.
 def _buffer(
     accelerator: Accelerator,
     parameter: CheckParameter,
@@ -347,9 +375,11 @@ def _buffer(
         raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
     if spec is None:
         count = made_up.counts.get(name)
-        made = accelerator.to_device(
-            default_array(parameter, sides if count is None else [count], math.prod(sides), made_up.positive)
-        )
+        if name in made_up.rising and count is None:
+            count = math.prod(sides) + 1
+        contents = default_array(parameter, sides if count is None else [count], math.prod(sides), made_up.positive)
+        contents = np.sort(contents) if name in made_up.rising and contents.ndim == 1 else contents
+        made = accelerator.to_device(np.zeros_like(contents) if name in made_up.zeros else contents)
     else:
         contents = array_of(spec, parameter, where)
         if contents is None:

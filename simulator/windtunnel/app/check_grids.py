@@ -22,7 +22,7 @@ from typing import NamedTuple
 from windtunnel.app.check_sizes import smaller
 from windtunnel.language import ir
 
-_ORDERED = ("<", "<=", ">", ">=")
+ORDERED = ("<", "<=", ">", ">=")
 _FEW = 4
 """The largest value of a made-up integer that bounds loops and is no size: such as the radius of a filter."""
 _MAX_DEPTH = 40
@@ -73,14 +73,16 @@ def grid_sizes(
     extents = [g * b for g, b in zip(grid, block, strict=True)]
     if not integers or prod(extents[1:]) == 1:
         return None
-    uses = _Uses(program, integers, block)
+    uses = Uses(program, integers, block)
     uses.read()
     sides = uses.sides()
     if not sides:
         return None
     numbers = {name: extents[axis] for name, axis in sides.items()}
     numbers |= {name: prod(extents[:axis]) for name, axis in uses.strides.items() if name not in sides}
-    loops = {name: min(_FEW, *extents[:2]) for name in uses.counts if name not in numbers}
+    loops = {
+        name: max(min(_FEW, *extents[:2]), uses.added(name, extents)) for name in uses.counts if name not in numbers
+    }
     rows = uses.rows(sides)
     of_arrays = {name: (size, program.arrays[name].element.dtype.itemsize) for name, size in sizes.items()
                  if name in program.arrays}  # fmt: skip
@@ -94,7 +96,7 @@ def grid_sizes(
 
 
 def _fewer(
-    uses: _Uses, sides: Mapping[str, int], extents: Sequence[int], block: Sequence[int]
+    uses: Uses, sides: Mapping[str, int], extents: Sequence[int], block: Sequence[int]
 ) -> tuple[set[str], dict[str, int]]:
     """Return the sides that guard all stores and are smaller in the second launch, and their values there."""
     guarded = {name for name in uses.guards if name in sides and sides[name] < _AXES}
@@ -114,7 +116,7 @@ def _elements(
     }
 
 
-class _Uses:
+class Uses:
     """How a kernel uses its integers."""
 
     def __init__(self, program: ir.Program, integers: Collection[str], block: Sequence[int]) -> None:
@@ -123,6 +125,8 @@ class _Uses:
         loops = [s for s in ir.walk(program.body) if isinstance(s, ir.For)]
         changed = Counter([s.name for s in assigned] + [s.name for s in loops])
         self.values = {s.name: s.value for s in assigned if changed[s.name] == 1}
+        self.versions = self._versions(Counter(s.name for s in program.body if isinstance(s, ir.Assign)), changed)
+        """The names of the values of variables that are assigned anew, by the identity of their uses."""
         self.changed = frozenset(changed)
         self.starts: dict[str, ir.Expr] = {}
         """The first values of variables that change, as those of a loop that begins with a thread's index."""
@@ -136,6 +140,12 @@ class _Uses:
         """Integers that the index of a tile that is turned round is compared with, and the axis."""
         self.near: dict[str, int] = {}
         """Integers that a part of an index along an axis is compared with, as a tile's, and that axis."""
+        self.stops: dict[str, Polynomial] = {}
+        """Where loops end, by the names of their counters."""
+        self.bounds: set[str] = set()
+        """Integers that bound the loops whose counter does not begin with a thread's index."""
+        self.paired: dict[str, int] = {}
+        """Integers that multiply an index to which one along the axis is added, or that it is subtracted from."""
         self.lengths: set[str] = set()
         """Integers that an index along y or z is multiplied by."""
         self.strides: dict[str, int] = {}
@@ -150,11 +160,37 @@ class _Uses:
     def read(self) -> None:
         """Read the kernel's comparisons and indices."""
         for statement in ir.walk(self.program.body):
+            if isinstance(statement, ir.For) and self._axis_of_sum(self.polynomial(statement.start)) is None:
+                self.bounds |= self._counted(self.polynomial(statement.stop))
+            elif isinstance(statement, ir.While):
+                for e in ir.inside(statement.condition):
+                    if isinstance(e, ir.Binary) and e.op in ORDERED:
+                        self._bound(combined("-", self.polynomial(e.left), self.polynomial(e.right)))
+        self._read_uses()
+        every: list[frozenset[str]] = []
+        loads: list[frozenset[str]] = []
+        self._stores(self.program.body, frozenset(), frozenset(), every, loads)
+        self.guards = set(frozenset.intersection(*every)) if every else set()
+        of_loads = set(frozenset.intersection(*loads)) if loads else set()
+        # A store that is guarded along one axis only, by a size that guards all loads too, lacks the other guard.
+        if self.guards and self.guards < of_loads:
+            self.guards |= {n for n in of_loads if all(self._along(n) != self._along(g) for g in self.guards)}
+        self.guards |= self.never if len(self.never) == 1 else set()
+        self.strides = {name: axis for name, axis in self.strides.items() if name not in self.bounds}
+
+    def _along(self, name: str) -> int | None:
+        """Return the axis of a size that is compared with indices along it."""
+        axes = [axis for axis, names in self.compared.items() if name in names]
+        return axes[0] if axes else self.turned.get(name, self.near.get(name))
+
+    def _read_uses(self) -> None:
+        for statement in ir.walk(self.program.body):
             if isinstance(statement, ir.For):
+                self.stops[statement.name] = self.polynomial(statement.stop)
                 self.counts |= {s for m in self.polynomial(statement.stop) for s in m} & self.integers
                 self._compare(statement.start, statement.stop)
             for e in ir.expressions(statement):
-                if isinstance(e, ir.Binary) and (e.op in _ORDERED or e.op in ("min", "max")):
+                if isinstance(e, ir.Binary) and (e.op in ORDERED or e.op in ("min", "max")):
                     self._compare(e.left, e.right)
                 elif isinstance(e, ir.Variable) and e.name in self.integers:
                     self.read_at_all.add(e.name)
@@ -162,10 +198,33 @@ class _Uses:
                     self._index(e.array, e.indices)
             if isinstance(statement, ir.Store):
                 self._index(statement.array, statement.indices)
-        every: list[frozenset[str]] = []
-        self._stores(self.program.body, frozenset(), every)
-        self.guards = set(frozenset.intersection(*every)) if every else set()
-        self.guards |= self.never if len(self.never) == 1 else set()
+
+    def _versions(self, direct: Mapping[str, int], changed: Mapping[str, int]) -> dict[int, str]:
+        """Give a name to each value of a variable that is assigned several times, one after the other."""
+        at = {name: 0 for name, count in direct.items() if 1 < count == changed[name]}
+        found: dict[int, str] = {}
+        for statement in self.program.body if at else ():
+            for e in chain.from_iterable(ir.expressions(s) for s in ir.walk([statement])):
+                if isinstance(e, ir.Variable) and at.get(e.name):
+                    name = f"{e.name}#{at[e.name]}"
+                    # An expression that occurs twice in the tree may have two values.
+                    found[id(e)] = name if found.setdefault(id(e), name) == name else e.name
+            if isinstance(statement, ir.Assign) and statement.name in at:
+                at[statement.name] += 1
+                self.values[f"{statement.name}#{at[statement.name]}"] = statement.value
+        return found
+
+    def _counted(self, bound: Polynomial) -> set[str]:
+        return {s for m in bound for s in m} & self.integers
+
+    def _axis_of_sum(self, made: Polynomial) -> int | None:
+        return next((axis for m in made for s in m if (axis := self._axis(s)) is not None), None)
+
+    def _bound(self, difference: Polynomial) -> None:
+        """Record integers with which the condition of a loop compares a counter."""
+        counters = {s[1:] for m in difference for s in m} & set(self.starts)
+        if counters and self._axis_of_sum(difference) is None:
+            self.bounds |= self._counted(difference)
 
     def sides(self) -> dict[str, int]:
         """Return the integers that are sizes, and their axes."""
@@ -175,7 +234,9 @@ class _Uses:
                 found.setdefault(name, axis)
         for name, axis in self.turned.items():
             found.setdefault(name, axis)
-        for name in self.lengths - set(self.strides):
+        for name, axis in self.paired.items():
+            found.setdefault(name, axis)
+        for name in self.lengths - set(self.strides) - self.bounds:
             found.setdefault(name, 0)
         for name, axis in self.near.items():
             found.setdefault(name, axis)
@@ -205,7 +266,8 @@ class _Uses:
                 return {(): self.block[axis]}
             case ir.Index(what=what, axis=axis) if what in ("thread", "block"):
                 return {(f"{what[0]}{axis}",): 1}
-            case ir.Variable(name=name):
+            case ir.Variable():
+                name = self.versions.get(id(e), e.name)
                 if name in self.values:
                     if name not in self._polynomials:
                         self._polynomials[name] = {(f"?{name}",): 1}  # of a variable that depends on itself
@@ -215,16 +277,16 @@ class _Uses:
             case ir.Binary(op="+" | "-" | "*" as op, left=left, right=right):
                 one, other = self.polynomial(left, depth + 1), self.polynomial(right, depth + 1)
                 if max(len(one) * len(other) if op == "*" else 0, len(one) + len(other)) <= _MAX_TERMS:
-                    return _combined(op, one, other)
+                    return combined(op, one, other)
             case ir.Binary(op="<<", left=left, right=ir.Literal(value=bits)):
-                return _combined("*", self.polynomial(left, depth + 1), {(): 1 << int(bits)})
+                return combined("*", self.polynomial(left, depth + 1), {(): 1 << int(bits)})
             case ir.Unary(op="-", operand=operand):
-                return _combined("*", self.polynomial(operand, depth + 1), {(): -1})
+                return combined("*", self.polynomial(operand, depth + 1), {(): -1})
             case ir.Call(op="index.linear", arguments=[start, *terms]):
                 made = self.polynomial(start, depth + 1)
                 for term, factor in zip(terms[::2], terms[1::2], strict=True):
-                    product = _combined("*", self.polynomial(term, depth + 1), self.polynomial(factor, depth + 1))
-                    made = _combined("+", made, product)
+                    product = combined("*", self.polynomial(term, depth + 1), self.polynomial(factor, depth + 1))
+                    made = combined("+", made, product)
                 return made
         return {(f"?{id(e)}",): 1}
 
@@ -275,10 +337,15 @@ class _Uses:
         else:
             self.near.setdefault(name, axis)
 
+    # Long: one condition for each form of a comparison.
     def _side(self, left: ir.Expr, right: ir.Expr, *, turned: bool = True) -> tuple[str, int, bool] | None:
         """Return the integer that an index of a thread is compared with, its axis, and whether it is the whole one."""
-        difference = self.in_grid(_combined("-", self.polynomial(left), self.polynomial(right)), turned=turned)
+        difference = self.in_grid(combined("-", self.polynomial(left), self.polynomial(right)), turned=turned)
         integers = [m for m in difference if set(m) & self.integers]
+        if len(integers) > 1:  # W - K + 1, where K bounds loops, is a size less a constant
+            kept = [m for m in integers if not set(m) <= self.bounds]
+            difference = {m: f for m, f in difference.items() if m in kept or m not in integers}
+            integers = kept
         rest = [m for m in difference if m and m not in integers]
         if len(integers) != 1 or len(integers[0]) != 1 or not rest:
             return None
@@ -302,6 +369,53 @@ class _Uses:
                 self.lengths |= set(names)
                 if axes == {2} and len(names) == 1:
                     self.strides[names[0]] = 2
+        self._pair(made)
+
+    # Long: two forms of indices.
+    def _pair(self, index: Polynomial) -> None:
+        """Record the integers that are sizes along an axis by what is added to, or subtracted from, their product."""
+        for one in index:
+            axes = {axis for s in one if (axis := self._axis(s)) is not None}
+            names = [s for s in one if s in self.integers]
+            for name in set(names):
+                # x * height + y: the multiplier of an index along x to which one along y is added, once.
+                rest = _without(tuple(sorted(names)), name)
+                for other in index if axes else ():
+                    added = [axis for s in other if (axis := self._axis(s)) is not None]
+                    same = tuple(sorted(s for s in other if s in self.integers)) == rest
+                    if same and len(added) == 1 == len(other) - len(rest) and added[0] not in axes:
+                        self.paired.setdefault(name, added[0])
+                # (height - 1 - y) * width: what an index along y is subtracted from.
+                for other, factor in index.items() if not axes and len(names) == len(one) else ():
+                    taken = [axis for s in other if (axis := self._axis(s)) is not None]
+                    same = tuple(sorted(s for s in other if s in self.integers)) == rest
+                    if same and len(taken) == 1 == len(other) - len(rest) and factor == -index[one]:
+                        self.paired.setdefault(name, taken[0])
+
+    def added(self, name: str, extents: Sequence[int]) -> int:
+        """Return how many values there are of what is added to a thread's index times an integer, as far as known."""
+        most = 0
+        for index in chain.from_iterable(self.indices.values()):
+            for one in index:
+                if name not in one or all(self._axis(s) is None for s in one):
+                    continue
+                rest = _without(tuple(sorted(s for s in one if s in self.integers)), name)
+                values = [
+                    factor if s is None else factor * (self._values(s, extents) - 1)
+                    for other, factor in index.items()
+                    if other != one and tuple(sorted(m for m in other if m in self.integers)) == rest
+                    for s in [next((m for m in other if m not in self.integers), None)]
+                ]
+                most = max(most, 1 + sum(value for value in values if value > 0))
+        return min(most, prod(extents))
+
+    def _values(self, symbol: str, extents: Sequence[int]) -> int:
+        """Return how many values a symbol has, if that is known; 1 if it is not."""
+        axis = self._axis(symbol)
+        if axis is None:
+            stop = self.stops.get(symbol[1:], {})
+            return stop.get((), 1) if set(stop) == {()} else 1
+        return self.block[axis] if symbol[0] == "t" else extents[axis]
 
     def rows(self, sides: Mapping[str, int]) -> dict[str, tuple[int, Monomial]]:
         """Return the arrays that are indexed by rows, with a factor and the sides whose product is their size."""
@@ -316,9 +430,27 @@ class _Uses:
             factor = next(iter(shapes))[0]
             inside = all(m == () and 0 <= sign < factor for offset in offsets for m, sign in offset)
             # Neighbours on both sides are those of a stencil, which does not reach beyond the rows.
-            if inside or (min(signs) < 0 < max(signs)):
+            if inside or (min(signs) < 0 < max(signs)) or self._is_one_beyond(offsets, factor, next(iter(shapes))[1]):
                 found[array] = next(iter(shapes))
         return found
+
+    def _is_one_beyond(self, offsets: Sequence[frozenset[tuple[Monomial, int]]], factor: int, row: Monomial) -> bool:
+        """Return whether indices are by rows, but for those of one column, and of one row, beyond.
+
+        Other neighbours on one side alone may be those of a filter, whose input is larger than its output. So may those
+        of rows of a pitch.
+        """
+        bounds = {*chain.from_iterable(self.compared.values()), *self.turned}
+        beyond = {offset for offset in offsets if offset and offset != frozenset({((), 0)})}
+        columns = {next(iter(o)) for o in beyond if len(o) == 1 and next(iter(o))[0] == ()}
+        rows = {next(iter(o)) for o in beyond if o == frozenset({(row[:1], factor)})}
+        return (
+            bool(beyond)
+            and set(row) <= bounds
+            and len(columns) <= 1
+            and len(columns) + len(rows) == len(beyond)
+            and all(constant > 0 for _, constant in columns)
+        )
 
     def _row(self, index: Polynomial, sides: Mapping[str, int]) -> tuple[int, Monomial, Polynomial] | None:
         """Return the factor and the sides of an index by rows, and what is added to it; None for another index."""
@@ -352,42 +484,75 @@ class _Uses:
         bounds = [name for name in sides if sides[name] == axis and name in compared]
         return next(iter([*own, *following, *bounds]), None)
 
-    def _stores(self, body: Sequence[ir.Stmt], under: frozenset[str], every: list[frozenset[str]]) -> None:
-        """Collect for each store to a parameter the integers whose comparison it is under."""
+    def _stores(
+        self,
+        body: Sequence[ir.Stmt],
+        under: frozenset[str],
+        near: frozenset[str],
+        every: list[frozenset[str]],
+        loads: list[frozenset[str]],
+    ) -> None:
+        """Collect for each store to a parameter, and each load, the integers whose comparison it is under.
+
+        ``under``: those that the index of a thread is below; ``near``: those that an index beside it is.
+        """
         for statement in body:
+            for one in ir.direct(statement):
+                self._loads(one, under | near, loads)
             if isinstance(statement, ir.If):
                 yes, no = (self._bounds(statement.condition, holds=holds) for holds in (True, False))
-                self._stores(statement.body, under | yes, every)
-                self._stores(statement.orelse, under | no, every)
+                beside, far = (self._bounds(statement.condition, holds=holds, whole=False) for holds in (True, False))
+                self._stores(statement.body, under | yes, near | beside, every, loads)
+                self._stores(statement.orelse, under | no, near | far, every, loads)
                 if statement.body and isinstance(statement.body[-1], (ir.Return, ir.ThreadExit)):
                     under |= no
             elif isinstance(statement, (ir.While, ir.For)):
-                self._stores(statement.body, under, every)
+                self._stores(statement.body, under, near, every, loads)
             changes = [e for e in ir.expressions(statement) if isinstance(e, ir.Atomic) and e.op != "load"]
             arrays = [e.array for e in changes] + ([statement.array] if isinstance(statement, ir.Store) else [])
-            if not isinstance(statement, (ir.If, ir.While, ir.For)) and any(a in self.program.arrays for a in arrays):
+            if not isinstance(statement, (ir.If, ir.While, ir.For)) and any(
+                a in self.program.arrays and a not in self.program.declared for a in arrays
+            ):
                 every.append(under)
 
-    def _bounds(self, e: ir.Expr, *, holds: bool) -> frozenset[str]:
-        """Return the integers that an index is below where a condition holds, or where it does not."""
+    def _loads(self, e: ir.Expr, under: frozenset[str], loads: list[frozenset[str]]) -> None:
+        if isinstance(e, ir.Load) and e.array in self.program.arrays and e.array not in self.program.declared:
+            loads.append(under)
+        if isinstance(e, ir.Select):
+            self._loads(e.condition, under, loads)
+            self._loads(e.yes, under | self._bounds(e.condition, holds=True, whole=False), loads)
+            self._loads(e.no, under | self._bounds(e.condition, holds=False, whole=False), loads)
+        elif isinstance(e, ir.Logic):
+            self._loads(e.left, under, loads)
+            self._loads(e.right, under | self._bounds(e.left, holds=e.op == "and", whole=False), loads)
+        else:
+            for part in e.children():
+                self._loads(part, under, loads)
+
+    def _bounds(self, e: ir.Expr, *, holds: bool, whole: bool = True) -> frozenset[str]:
+        """Return the integers that an index is below where a condition holds, or where it does not.
+
+        ``whole``: only the index of a thread itself, not one beside it.
+        """
         if isinstance(e, ir.Logic):
             parts = (e.left, e.right) if (e.op == "and") == holds else ()
-            return frozenset[str]().union(*(self._bounds(part, holds=holds) for part in parts))
+            return frozenset[str]().union(*(self._bounds(part, holds=holds, whole=whole) for part in parts))
         if isinstance(e, ir.Convert):
-            return self._bounds(e.operand, holds=holds)
+            return self._bounds(e.operand, holds=holds, whole=whole)
         if isinstance(e, ir.Unary) and e.op == "not":
-            return self._bounds(e.operand, holds=not holds)
-        if not isinstance(e, ir.Binary) or e.op not in _ORDERED:
+            return self._bounds(e.operand, holds=not holds, whole=whole)
+        if not isinstance(e, ir.Binary) or e.op not in ORDERED:
             return frozenset()
         found = self._side(e.left, e.right)
-        if found is None or not found[2]:
+        if found is None or (whole and not found[2]):
             return frozenset()
-        of_index = self.in_grid(_combined("-", self.polynomial(e.left), self.polynomial(e.right)))["XYZ"[found[1]],]
-        is_below = (e.op in ("<", "<=")) == (of_index > 0)
+        of_size = combined("-", self.polynomial(e.left), self.polynomial(e.right)).get((found[0],), 0)
+        is_below = (e.op in ("<", "<=")) == (of_size < 0)
         return frozenset((found[0],)) if is_below == holds else frozenset()
 
 
-def _combined(op: str, a: Polynomial, b: Polynomial) -> Polynomial:
+def combined(op: str, a: Polynomial, b: Polynomial) -> Polynomial:
+    """Return the sum, the difference or the product of polynomials."""
     made: Polynomial = {} if op == "*" else dict(a)
     if op == "*":
         for left, factor in a.items():

@@ -7,11 +7,11 @@ Memory of which nothing is stated has an element for each thread. A kernel that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from windtunnel.app.check_arguments import MadeUp
-from windtunnel.core.errors import DivisionByZero, Finding, OutOfBounds
+from windtunnel.core.errors import Deadlock, DivisionByZero, Finding, OutOfBounds
 
 _LARGEST = 1 << 22
 """Elements of the largest buffer that is made up."""
@@ -21,8 +21,10 @@ _SMALL = 8
 """Integers, if the number of threads leads to larger memory than that."""
 _UNSIGNED = 1 << 31
 """An index from here on is a negative number."""
+_MOST_SHOWN = 4
+"""Integers that a finding names."""
 _GROWTH = 64
-"""By what a buffer grows at least."""
+"""By what a buffer grows at least; ``__local`` memory doubles."""
 
 
 @dataclass(frozen=True)
@@ -31,38 +33,55 @@ class Scope:
 
     Attributes:
         elements: The elements of buffers and of ``__local`` memory whose size is not known, by name.
-        local: Which of them are ``__local``.
-        buffers: Whether there is a buffer.
+        local: Which of them are ``__local``, and the most elements that the device has room for.
+        parameters: All parameters of the kernel.
+        buffers: The buffers that are made up, and their elements.
+        integers: The integers that are made up, and their values.
         numbers: Whether there is an integer.
         shared: Whether there is dynamic shared memory, if the kernel has any.
         plain: Whether an element just past the end is a finding, as in launches of one dimension.
     """
 
     elements: Mapping[str, int] = field(default_factory=dict)
-    local: frozenset[str] = frozenset()
-    buffers: bool = False
+    local: Mapping[str, int] = field(default_factory=dict)
+    parameters: frozenset[str] = frozenset()
+    buffers: Mapping[str, int] = field(default_factory=dict)
+    integers: Mapping[str, int] = field(default_factory=dict)
     numbers: bool = False
     shared: bool = False
     plain: bool = True
 
+    # Long: one case for each class of a finding.
     def after(self, made: MadeUp, finding: Finding) -> MadeUp | None:
         """Return what is made up after a finding; None if the finding does not come from what is made up."""
         if isinstance(finding, DivisionByZero):
             if self.buffers and not made.positive:
                 return replace(made, positive=True)
-            return replace(made, integer=1) if self.numbers and made.integer != 1 else None
+            return replace(made, integer=1) if self.numbers and made.integer == _SMALL else None
+        if isinstance(finding, Deadlock):
+            # A lock or a flag that is not free, or that is never set to the value that is waited for.
+            waited = finding.array if finding.array in self.buffers else None
+            zeros = made.zeros.union(self.buffers if waited is None else [waited])
+            return replace(made, zeros=zeros) if zeros != made.zeros else None
         if not isinstance(finding, OutOfBounds) or finding.array is None or len(finding.shape) != 1:
             return None
         have, beyond = self.elements.get(finding.array), _beyond(finding)
         if have is None:
-            return _more_shared_memory(made, finding.shape[0]) if self.shared else None
+            is_shared = self.shared and finding.array not in self.parameters
+            return _more_shared_memory(made, finding.shape[0]) if is_shared else None
         if have == 0 or beyond is None:
             return None
         size = needed = _elements(finding.shape[0] + beyond, finding.shape[0], have)
         if not self.is_just_past(made, finding):
-            size = min(max(_GROWTH * have, 1 << (needed - 1).bit_length()), _LARGEST)
+            power = 1 << (needed - 1).bit_length()
+            size = min(power if finding.array in self.local else max(_GROWTH * have, power), _LARGEST)
+        if finding.array in self.local:
+            size = min(size, self.local[finding.array])
+            if size < needed:
+                return None
         if needed <= _LARGEST:
-            return replace(made, counts={**made.counts, finding.array: size})
+            accessed = {**made.accessed, finding.array: needed - 1}
+            return replace(made, counts={**made.counts, finding.array: size}, accessed=accessed)
         # A product of sizes, perhaps: the finding counts if it remains with small ones.
         small = self.numbers and made.integer is None and needed < _UNSIGNED
         known = {name: count for name, count in made.counts.items() if name not in self.elements}
@@ -80,15 +99,45 @@ class Scope:
         """Return the option that states the size of memory."""
         return f"--arg {name}={'local' if name in self.local else 'random'}:N"
 
+    def without_division_by_zero(self, made: MadeUp, divides: Callable[[MadeUp], bool]) -> MadeUp | None:
+        """Return what is made up with other integers, if a division by zero comes from their value alone.
+
+        It is the kernel's own if it is there for the number below that of the elements and for 1, or only for even
+        numbers (``n - 2 * i``): for the next number and for 2.
+        """
+        number = max(self.integers.values(), default=0)
+        if not self.numbers or made.integer is not None or number < _SMALL:
+            return replace(made, integer=1) if self.numbers and made.integer is None else None
+        tried = [replace(made, integer=other) for other in (number - 1, number - 2, 1, 2)]
+        zero = [divides(one) for one in tried]
+        below, even, one, two = zero
+        if (below and one) or (not below and even and two):
+            return None
+        return next(other for other, by_zero in zip(tried, zero, strict=True) if not by_zero)
+
+    def described(self, finding: Finding) -> str:
+        """Return the values that are made up and on which a finding may depend, in words; nothing if there are none."""
+        shown = [f"{name} = {value:,}" for name, value in list(self.integers.items())[:_MOST_SHOWN]]
+        array = finding.array
+        is_told = isinstance(finding, OutOfBounds) and array in self.elements  # with the option that states its size
+        if array in self.buffers and not is_told and isinstance(finding, (Deadlock, OutOfBounds)):
+            shown.append(f"'{array}' ({self.buffers[array]:,} elements)")
+        if not shown:
+            return ""
+        text = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+        return f"{text} {'is' if len(shown) == 1 else 'are'} not given and made up"
+
     def notes(self, made: MadeUp, found: str | None) -> list[str]:
         """Return what to say of the memory that is larger, except of that which a finding names."""
         grown = [
-            f"'{name}' is not given, and is made up with {count:,} elements, because the kernel accesses more than one "
-            f"for each thread: {self.spec(name)} states its size"
+            f"'{name}' is not given, and is made up with {count:,} elements, because the kernel accesses element "
+            f"{made.accessed.get(name, count - 1):,}: {self.spec(name)} states its size"
             for name, count in made.counts.items() if name != found and name in self.elements
         ]  # fmt: skip
+        grown += [f"'{name}' is not given, and is made up as zeros, because threads wait for ever with other values"
+                  for name in sorted(made.zeros)]  # fmt: skip
         if made.integer is not None:
-            why = "a division by zero follows" if made.integer == 1 else "an index is beyond the largest memory"
+            why = "an index is beyond the largest memory" if made.integer == _SMALL else "a division by zero follows"
             grown.append(f"integers that are not given are {made.integer}, because with the number of threads {why}")
         if made.shared_bytes:
             grown.append(

@@ -25,7 +25,7 @@ class Expr:
 
     def children(self) -> Iterator[Expr]:
         """Yield the direct subexpressions."""
-        yield from _direct(self)
+        yield from direct(self)
 
 
 @dataclass(eq=False)
@@ -448,7 +448,7 @@ def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:
 
 def expressions(statement: Stmt) -> Iterator[Expr]:
     """Yield the expressions of a statement, without those of inner statements, outer before inner."""
-    for expression in _direct(statement):
+    for expression in direct(statement):
         yield from inside(expression)
 
 
@@ -458,7 +458,7 @@ def inside(expression: Expr) -> Iterator[Expr]:
     while waiting:
         one = waiting.pop()
         yield one
-        waiting += reversed(_direct(one))
+        waiting += reversed(direct(one))
 
 
 _PLAIN = frozenset({
@@ -472,7 +472,7 @@ _PARTS: dict[type[Any], tuple[str, ...]] = {}
 """For each kind of statement and expression, the fields in which expressions may be."""
 
 
-def _direct(node: Expr | Stmt) -> list[Expr]:
+def direct(node: Expr | Stmt) -> list[Expr]:
     """Return the expressions of a statement or an expression, without theirs, in the order of the fields."""
     kind = type(node)
     if kind not in _PARTS:

@@ -318,6 +318,115 @@ LATER: dict[str, tuple[str, bool]] = {
         """,
         False,
     ),
+    "transpose without a guard": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h) { INDICES; out[x * h + y] = in[y * w + x]; }
+        """,
+        False,
+    ),
+    "opencl transpose without a guard": (
+        """
+        __kernel void k(__global const float *in, __global float *out, int rows, int cols) {
+        int x = get_global_id(0), y = get_global_id(1); out[x * rows + y] = in[x + y * cols]; }
+        """,
+        False,
+    ),
+    "vertical flip": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h) { INDICES; out[y * w + x] = in[(h - 1 - y) * w + x]; }
+        """,
+        False,
+    ),
+    "convolution of channels": (
+        """
+        __global__ void k(const float *x, const float *wt, float *o, int C, int H, int W, int K) {
+        int c0 = blockIdx.x * blockDim.x + threadIdx.x, r0 = blockIdx.y * blockDim.y + threadIdx.y, f = blockIdx.z;
+        int OH = H - K + 1, OW = W - K + 1; if (c0 >= OW || r0 >= OH) return; float s = 0;
+        for (int c = 0; c < C; c++) for (int i = 0; i < K; i++) for (int j = 0; j < K; j++)
+            s += x[(c * H + r0 + i) * W + c0 + j] * wt[((f * C + c) * K + i) * K + j];
+        o[(f * OH + r0) * OW + c0] = s; }
+        """,
+        False,
+    ),
+    "variables assigned twice": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h) {
+        int x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y; float v = in[y * w + x];
+        x = blockIdx.x * 16 + threadIdx.x; y = blockIdx.y * 8 + threadIdx.y;
+        if (x < w && y < h) out[y * w + x] = v; }
+        """,
+        True,
+    ),
+    "a row beyond": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[y * w + x] + in[(y + 1) * w + x]; }
+        """,
+        True,
+    ),
+    "a column beyond": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[y * w + x + 1]; }
+        """,
+        True,
+    ),
+    "a row and a column beyond": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[y * w + x + 1] - in[y * w + x] + in[(y + 1) * w + x]; }
+        """,
+        True,
+    ),
+    "a row beyond, guarded": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y + 1 < h) out[y * w + x] = in[y * w + x] + in[(y + 1) * w + x]; }
+        """,
+        False,
+    ),
+    "a column beyond, guarded": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w - 1 && y < h) out[y * w + x] = in[y * w + x + 1]; }
+        """,
+        False,
+    ),
+    "clamped": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[min(y + 1, h - 1) * w + min(x + 1, w - 1)]; }
+        """,
+        False,
+    ),
+    "rows of a filter": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[y * w + x] + in[(y + 1) * w + x] + in[(y + 2) * w + x]; }
+        """,
+        False,
+    ),
+    "rows of a pitch": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        if (x < w && y < h) out[y * w + x] = in[(y + 1) * p + x + 1]; }
+        """,
+        False,
+    ),
+    "a guard of the load alone": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h) { INDICES;
+        float v = x < w && y < h ? in[y * w + x] : 0; if (x < w) out[y * w + x] = v; }
+        """,
+        True,
+    ),
+    "padding": (
+        """
+        __global__ void k(const float *in, float *out, int w, int h, int p) { INDICES;
+        out[y * p + x] = x < w && y < h ? in[y * w + x] : 0; }
+        """,
+        False,
+    ),
     "no y guard": (
         """
         __global__ void k(const float *in, float *out, int w, int h) { INDICES;
