@@ -377,9 +377,9 @@ def _buffer(
         count = made_up.counts.get(name)
         if name in made_up.rising and count is None:
             count = math.prod(sides) + 1
-        contents = default_array(parameter, sides if count is None else [count], math.prod(sides), made_up.positive)
-        contents = np.sort(contents) if name in made_up.rising and contents.ndim == 1 else contents
-        made = accelerator.to_device(np.zeros_like(contents) if name in made_up.zeros else contents)
+        values = default_array(parameter, sides if count is None else [count], math.prod(sides), made_up.positive)
+        values = np.sort(values) if name in made_up.rising and values.ndim == 1 else values
+        made = accelerator.to_device(np.zeros_like(values) if name in made_up.zeros else values)
     else:
         contents = array_of(spec, parameter, where)
         if contents is None:

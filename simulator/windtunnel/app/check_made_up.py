@@ -118,7 +118,7 @@ class Scope:
     def described(self, finding: Finding) -> str:
         """Return the values that are made up and on which a finding may depend, in words; nothing if there are none."""
         shown = [f"{name} = {value:,}" for name, value in list(self.integers.items())[:_MOST_SHOWN]]
-        array = finding.array
+        array = finding.array or ""
         is_told = isinstance(finding, OutOfBounds) and array in self.elements  # with the option that states its size
         if array in self.buffers and not is_told and isinstance(finding, (Deadlock, OutOfBounds)):
             shown.append(f"'{array}' ({self.buffers[array]:,} elements)")
