@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import Meets, PlanResult
 from windtunnel.core.results.run import DeviceAccuracy
-from windtunnel.planning import explanation
+from windtunnel.planning import explanation, looks
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
@@ -123,7 +124,7 @@ def _accuracy(op: str, basis: str, factor: float) -> ModelAccuracy:
 def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], speed: Mapping[str, float]) -> Candidates:
     """Candidates of which a fleet meets the targets if its devices do enough work: ``speed`` each, and 4 in all."""
 
-    def judge(cases: Sequence[Case]) -> list[Evaluation]:
+    def judge(cases: Sequence[Case], _goal: str = "value") -> list[Evaluation]:
         found = []
         for case in cases:
             factors = case.speeds or (1.0,) * len(devices)
@@ -178,12 +179,13 @@ def test_under_a_change_the_fleet_that_is_named_is_that_of_a_plan_for_the_change
             "plan": {"max": 5, "max_entries": 2, "replications": 2, "loads": []},
         }  # fmt: skip
 
-    effects = {e.change: e for e in plan(scenario_from_data(scenario()), workers=1).explanation.changes}
+    with patch.object(looks, "MOST_RUNS", 0):
+        effects = {e.change: e for e in plan(scenario_from_data(scenario()), workers=1).explanation.changes}
     for change, changed in (
         ("20% more load", scenario(rate=1.2)),
         ("Every device 10% slower than its model", scenario(speed=1 / 1.1)),
     ):
-        with search_alone():
+        with search_alone(), patch.object(looks, "MOST_RUNS", 0):
             other = plan(scenario_from_data(changed), workers=1)
         best = other.fleets[other.recommended]
         assert other.search.proof == "exhaustive" and len(best.entries) == 2

@@ -19,6 +19,7 @@ from windtunnel.core.results.plan import (
 )
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.demand import Demand
+from windtunnel.planning import looks
 from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.choices import Choice
 from windtunnel.planning.evaluation import Evaluation, binding, headroom_text, violations
@@ -209,16 +210,40 @@ class Candidates:
         """Say that these cases will be judged, so that they are simulated whenever a worker is free."""
         self.simulator.announce(self._simulated(cases))
 
-    def judge(self, cases: Sequence[Case]) -> list[Evaluation]:
-        """Simulate fleets, each under a load and with speeds, and return their evaluations."""
+    def judge(self, cases: Sequence[Case], goal: str = "value") -> list[Evaluation]:
+        """Simulate fleets, each under a load and with speeds, and return their evaluations.
+
+        Where they are to meet the targets with ``confidence``, fleets that this leaves open are looked at again.
+        """
         self.simulator(self._simulated(cases))
+        if goal == "confidence":
+            self.look_again(cases)
         return [self.evaluation(case) for case in cases]
 
-    def verdicts(self, fleets: Sequence[Counts], goal: str) -> list[Verdict]:
-        """Simulate fleets and return whether each meets the targets by ``value``, or with ``confidence``."""
+    def look_again(self, cases: Sequence[Case]) -> None:
+        """Look again at simulated fleets while a longer run, or more replications, may decide them (see ``looks``)."""
+        for _ in looks.TIMES:
+            parts: dict[Case, Case] = {}
+            for case in dict.fromkeys(cases):
+                times = self.evaluation(case).further
+                own = [] if times is None else self._simulated([replace(case, until_lost=False)])
+                if times is not None and self.simulator.workers.spend(times * len(own)):
+                    parts |= {part: replace(part, times=times) for part in own}
+            self.simulator.look_again(list(parts), list(parts.values()))
+
+    def redraw_all(self, cases: Sequence[Case]) -> None:
+        """Make all redrawn runs of fleets of which few decided the targets, so that headrooms can be compared."""
+        parts = self._simulated([replace(case, until_lost=False) for case in cases])
+        self.simulator.look_again(parts, [replace(part, redraw_all=True) for part in parts], same_verdict=True)
+
+    def verdicts(self, fleets: Sequence[Counts], goal: str, *, again: bool = True) -> list[Verdict]:
+        """Simulate fleets and return whether each meets the targets by ``value``, or with ``confidence``.
+
+        ``again``: fleets that may be decided by a further look are looked at again for the latter.
+        """
         return [
             Verdict(e.reaches(goal), e.objective(self.plan.objective), goal == "value" or e.decided)
-            for e in self.judge([Case(counts, until_lost=True) for counts in fleets])
+            for e in self.judge([Case(counts, until_lost=True) for counts in fleets], goal if again else "value")
         ]
 
     def whole(self, evaluation: Evaluation) -> Evaluation:
@@ -240,6 +265,7 @@ class Candidates:
                 evaluation = replace(evaluation, meets=missed, decided=True, spare_violations=f"{lost} {left}")
                 continue
             degraded = self.simulator.evaluation(case)
+            evaluation = replace(evaluation, further=evaluation.further or degraded.further)
             times = [
                 t
                 for t in degraded.targets
@@ -253,7 +279,7 @@ class Candidates:
                 reason = f"{lost}: {'; '.join(violations(replace(degraded, targets=times)))}"
                 decided = not meets.value or degraded.decided
                 evaluation = replace(evaluation, meets=meets, decided=decided, spare_violations=reason)
-        return evaluation
+        return evaluation if evaluation.meets.value else replace(evaluation, further=None)
 
     # Texts and rows.
 
@@ -372,6 +398,7 @@ class Candidates:
             keeps_up=evaluation.keeps_up,
             meets=evaluation.meets,
             judged_by=evaluation.judged_by,
+            times=evaluation.times,
             min_load=self.min_load(evaluation.counts),
             targets=evaluation.targets,
             violations=violations(evaluation),

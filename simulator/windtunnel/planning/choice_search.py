@@ -318,7 +318,8 @@ class ChoiceSearch:
             return
         verdicts = self.candidates.verdicts
         fleets = list(self.search.verdicts)
-        known = dict(zip(fleets, verdicts(fleets, "confidence"), strict=True))
+        # Those that are near enough to the best to matter were looked at again before.
+        known = dict(zip(fleets, verdicts(fleets, "confidence", again=False), strict=True))
         self.confident = Search(
             self.space,
             partial(verdicts, goal="confidence"),

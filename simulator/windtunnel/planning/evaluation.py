@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,9 +52,17 @@ class Evaluation:
     """The number of the plan's choice to which the fleet belongs."""
     model_intervals: Sequence[ModelInterval] = ()
     """The intervals of its targets for the error of the models, where they were asked for."""
+    times: int = 1
+    """The factor on the length of the run, or on the number of replications, by which the fleet is judged."""
+    further: int | None = None
+    """The factor (``times``) of a further look that may decide whether it meets the targets with confidence; None if
+    that is decided, or if no look may."""
     stopped_after: int | None = None
     """The arrivals after which its run was ended, because it misses a target whatever follows. Values of its targets
     are then lower bounds, and of its other values only the cost is known."""
+
+    looked_again: bool = False
+    """Whether a further look judges it."""
 
     def reaches(self, goal: str) -> bool:
         """Return whether the fleet meets every target by ``value``, or with ``confidence``."""
@@ -76,6 +84,30 @@ class Evaluation:
     def target(self, text: str) -> JudgedTarget:
         """Return the target with this text."""
         return next(target for target in self.targets if target.text == text)
+
+
+def judged_again(first: Evaluation, again: Evaluation) -> Evaluation:
+    """Return a fleet as a further look judges it.
+
+    Its costs, its power and its throughput stay those of the run that all fleets share, because the lower bounds hold
+    for that run.
+    """
+    keeps_up = first.keeps_up and again.keeps_up
+    return replace(
+        first,
+        targets=again.targets,
+        keeps_up=keeps_up,
+        meets=Meets(value=keeps_up and again.meets.value, confidence=keeps_up and again.meets.confidence),
+        judged_by=again.judged_by,
+        runs=again.runs,
+        times=again.times,
+        looked_again=True,
+        further=again.further if keeps_up else None,
+        tpot_mean_s=again.tpot_mean_s,
+        utilisation=again.utilisation,
+        p50_s=again.p50_s,
+        p99_s=again.p99_s,
+    )
 
 
 def headroom(worse_end: float | None, limit: float, comparison: str) -> float | None:

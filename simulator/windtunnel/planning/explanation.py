@@ -16,11 +16,13 @@ from windtunnel.core.results.plan import (
     PriceEffect,
     PriceOfConfidence,
 )
+from windtunnel.core.student import student
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import evaluation as evaluating
+from windtunnel.planning import looks
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation, violations
-from windtunnel.planning.judge import lengthened
+from windtunnel.planning.judge import change_of_length, lengthened
 from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
@@ -28,9 +30,6 @@ from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.model_error import METRICS
 from windtunnel.simulation.sources import model_accuracy
-
-_LONGER = 4
-"""The factor on the length of a run that halves the width of its intervals."""
 
 
 def closest_to_targets(evaluations: Sequence[Evaluation]) -> Evaluation | None:
@@ -101,7 +100,7 @@ def _model_error_case(candidates: Candidates, prepared: PreparedRun, best: Evalu
     timed = any(target.metric in METRICS for target in best.targets)
     if not timed or not prepared.step_error_factors():
         return None
-    return Case(best.counts, error_of=best.judged_by)
+    return Case(best.counts, error_of=best.judged_by, times=best.times)
 
 
 def _model_intervals(candidates: Candidates, case: Case | None) -> Sequence[ModelInterval]:
@@ -159,16 +158,33 @@ def _price_of_confidence(
 
 
 def _what_would_decide(scenario: Scenario, first: Evaluation) -> str:
-    """Return the change that would narrow the intervals of a fleet as a sentence with a blank before it, if one does.
+    """Return as a sentence, with a blank before it, what was done or can be done to narrow the intervals of a fleet.
 
-    The width of the interval of a run falls with the square root of its length.
+    It is empty where no interval keeps the fleet from meeting the targets with confidence.
     """
-    wide = any(t.verdict == "unknown" and t.interval_source == "run" for t in first.targets)
-    longer = lengthened(scenario, _LONGER) if wide and first.judged_by == "run" else None
-    if longer is None or longer.stop is None:
+    wide = [t for t in first.targets if t.verdict == "unknown" and t.interval_source in ("run", "replications")]
+    if not wide or any(t.verdict == "unknown" and t.interval_source == "none" for t in first.targets):
         return ""
-    change = f"stop.jobs={longer.stop.jobs}" if longer.stop.jobs else f"'stop.time={longer.stop.time:g} s'"
-    return f" A run {_LONGER} times as long (--set {change}) has about half as wide an interval, which may decide it."
+    longest, possible = looks.TIMES[-1], lengthened(scenario, 2) is not None
+    redrawn = max((t.interval_runs or 0 for t in wide if t.interval_source == "run"), default=0)
+    if redrawn and not possible:
+        narrower = 1.0 - student(10**6, 0.95) / student(redrawn - 1, 0.95)
+        return (
+            f" More redrawn runs would hardly help: the interval is as wide as such runs differ, and no number of "
+            f"them narrows it by more than {narrower * 100:.0f}%."
+        )
+    further = f"a run {longest} times as long" if possible else f"{longest} times as many runs"
+    if first.further is not None:
+        return (
+            f" The {looks.MOST_RUNS:,} runs that a plan makes to decide such fleets were used before it was decided; "
+            f"{further} may decide it."
+        )
+    if first.times >= longest:
+        return f" It was looked at again with {further}, which did not decide it."
+    return (
+        f" {further[0].upper()}{further[1:]} would have more than {looks.MOST_JOBS:,} jobs, so it was not made; it may "
+        f"decide it (--set '{change_of_length(scenario, longest)}')."
+    )
 
 
 def _difference(price: PriceOfConfidence, plan: Plan) -> str:
@@ -188,7 +204,7 @@ def _one_less(candidates: Candidates, best: Evaluation, goal: str) -> Evaluation
     fleets = [f for f in fleets if any(f) and candidates.may_be_feasible(Case(f))]
     if not fleets:
         return None
-    failed = [e for e in candidates.judge([Case(f) for f in fleets]) if not e.reaches(goal)]
+    failed = [e for e in candidates.judge([Case(f) for f in fleets], goal) if not e.reaches(goal)]
     return max(failed, key=lambda e: (e.objective(objective), e.counts), default=None)
 
 
@@ -243,7 +259,8 @@ def sentences(plan: PlanResult) -> list[str]:
     entries = [f"{entry.name}: {entry.reason.text}." for entry in plan.entries if entry.reason]
     explanation, comparatives = plan.explanation, OBJECTIVES[plan.objective]
     if not plan.fleets:
-        lines = [_nothing_found(plan), *(f"{conflict.text}." for conflict in explanation.conflicts), *entries]
+        lines = [_nothing_found(plan), *(f"{conflict.text}." for conflict in explanation.conflicts)]
+        lines += [*(f"{reach.sentence}." for reach in explanation.reach), *entries]
         closest = explanation.closest
         if closest is not None:
             lines.append(f"The closest fleet, {closest.fleet}, fails: {'; '.join(closest.violations)}.")

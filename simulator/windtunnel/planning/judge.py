@@ -12,6 +12,7 @@ from windtunnel.core.results.plan import JudgedTarget
 from windtunnel.core.results.run import Measured, TargetVerdict
 from windtunnel.core.student import student
 from windtunnel.core.units import to_unit
+from windtunnel.planning import looks
 from windtunnel.planning.evaluation import headroom
 from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace
 from windtunnel.scenario.faults import is_random
@@ -34,6 +35,7 @@ def judged(
     repeats: bool = False,
     fixed: bool = False,
     scaled: bool = False,
+    times: int = 1,
 ) -> JudgedTarget:
     """Return a target with its value and interval (both in its unit), and its ``verdict``.
 
@@ -43,7 +45,8 @@ def judged(
     and ``results`` are those of one run, or of several replications, whose mean is the value and whose Student
     interval is the interval. ``repeats``: nothing is random, so every further run would be the same. ``fixed``: nothing
     is random and arrivals come from a trace: totals of the whole fleet are exact, and its times are a sample.
-    ``scaled``: the number of devices changes with the load, so the rent is not exact.
+    ``scaled``: the number of devices changes with the load, so the rent is not exact. ``times``: the length of a single
+    run, in runs of the scenario.
     """
     values = [verdict.value for verdict in verdicts if verdict.value is not None]
     value = float(np.mean(values)) if len(values) == len(verdicts) else None
@@ -64,10 +67,7 @@ def judged(
     else:
         interval = _interval(target, results[0])
         if interval is not None:
-            # Intervals are given for 95%; others are scaled by Student's t with the fewest batches, or by the normal.
-            widen = 1.0
-            if confidence != 0.95:
-                widen = max(student(n, confidence) / student(n, 0.95) for n in (9, 10**6))
+            widen = looks.widening(confidence)  # intervals are given for 95%
             low, high, source = value - (value - interval[0]) * widen, value + (interval[1] - value) * widen, "run"
             redrawn = results[0].statistics.redrawn
             runs = None if redrawn is None else redrawn.runs
@@ -85,7 +85,7 @@ def judged(
     verdict = "missed" if not within(value) else ("met" if source != "none" and within(worse_end) else "unknown")
     judged_end = None if verdict == "unknown" and source == "none" else worse_end
     found = _judged_target(target, verdict, confidence, value, low, high, judged_end, source, reason)
-    return replace(found, interval_runs=runs)
+    return replace(found, interval_runs=runs, run_length=times if source == "run" else 1)
 
 
 def lost(target: Target, least_s: float | None, jobs: int, confidence: float) -> JudgedTarget:
@@ -207,6 +207,14 @@ def _draws_lengths(stage: Stage) -> bool:
 def repeats(scenario: Scenario) -> bool:
     """Return whether every further run would be the same, and arrivals are not a trace: all is deterministic."""
     return not draws(scenario) and not any(isinstance(w.arrivals, Trace) for w in scenario.workload)
+
+
+def change_of_length(scenario: Scenario, times: int) -> str | None:
+    """Return the ``PATH=VALUE`` that makes a scenario's run ``times`` as long; None if ``lengthened`` is None."""
+    longer = lengthened(scenario, times)
+    if longer is None or longer.stop is None:
+        return None
+    return f"stop.jobs={longer.stop.jobs}" if longer.stop.jobs else f"stop.time={longer.stop.time:g} s"
 
 
 def lengthened(scenario: Scenario, times: int) -> Scenario | None:

@@ -57,6 +57,11 @@ def _attainment_limits(demand: Demand, target: Target, targets: Sequence[Target]
     return limits
 
 
+def most_late(n: int, fraction: float) -> int:
+    """Return how many of ``n`` values may be beyond a limit that their percentile (linear between them) is within."""
+    return n - 1 - math.floor((n - 1) * fraction)
+
+
 def lateness_limits(demand: Demand, targets: Sequence[Target]) -> list[LatenessLimit]:
     """Return the numbers of late jobs that the targets on latency and TTFT allow.
 
@@ -76,7 +81,7 @@ def lateness_limits(demand: Demand, targets: Sequence[Target]) -> list[LatenessL
             mine = demand.workload == list(demand.workloads).index(target.workload)
         n = int(mine.sum())
         if target.statistic is not None and target.statistic in PERCENTILES:
-            most = n - 1 - math.floor((n - 1) * PERCENTILES[target.statistic])
+            most = most_late(n, PERCENTILES[target.statistic])
             limits.append(LatenessLimit(target.text, until, target.limit, most, mine))
         else:
             limits += [LatenessLimit(target.text, until, k * target.limit, n / k, mine) for k in _MARKOV]

@@ -18,16 +18,19 @@ from windtunnel.core.results.plan import (
 )
 from windtunnel.deployment.commands import deployment
 from windtunnel.engine.prepare.checks import doubtful_settings
-from windtunnel.planning import assumptions, explanation
+from windtunnel.planning import assumptions, explanation, looks
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.choices import Choice, Choices, recommended_changes, values_text
 from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning.judge import change_of_length
 from windtunnel.planning.load_curve import first_cases, load_curve, rate_points
+from windtunnel.planning.reach import conflicts_by_bound, reaches
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import SearchResult
+from windtunnel.planning.simulate import Case
 from windtunnel.planning.workers import Workers
 from windtunnel.scenario.changes import NodePath, parse_path
 from windtunnel.scenario.plan import Plan
@@ -157,24 +160,56 @@ class Planner:
 
     def _search(self, order: Sequence[ChoiceSearch]) -> None:
         """Search the best fleet by value over all choices, and the best with confidence if that is another one."""
-        best = math.inf
-        for search in order:
-            search.by_value(best)
-            best = min(best, search.search.value)
-        winner = next((search for search in order if search.search.best and search.search.value == best), None)
-        if winner is None or winner.search.best is None:
-            return
-        self._like(winner, winner.search.best)
-        if any(search.meets_with_confidence(best) for search in order):
+        best = self._by_value(order)
+        while math.isfinite(best) and not self._look_again(order, best):
+            best = self._by_value(order)
+        if not math.isfinite(best) or any(search.meets_with_confidence(best) for search in order):
             return
         above = 0.0 if any(search.search.proof == "open" for search in order) else best
-        certain, surest = math.inf, winner
+        certain, surest = math.inf, order[0]
         for search in order:
             search.with_confidence(above, certain)
             if search.confident.value < certain:
                 certain, surest = search.confident.value, search
         if surest.confident.best is not None:
             self._like(surest, surest.confident.best)
+            self._equal_footing(order, certain)
+
+    def _by_value(self, order: Sequence[ChoiceSearch]) -> float:
+        """Search the best fleet by value over all choices; return its value, which is infinite if there is none."""
+        best = math.inf
+        for search in order:
+            search.by_value(best)
+            best = min(best, search.search.value)
+        winner = next((search for search in order if search.search.best and search.search.value == best), None)
+        if winner is not None and winner.search.best is not None:
+            self._like(winner, winner.search.best)
+            self._equal_footing(order, best)
+        return best
+
+    def _met_by_value(self, order: Sequence[ChoiceSearch]) -> list[tuple[float, ChoiceSearch, Evaluation]]:
+        """Return the fleets that meet the targets by value with their objectives and choices, the best first."""
+        objective = self.options.objective
+        found = [(e.objective(objective), s, e) for s in order for e in s.evaluations() if e.meets.value]
+        return sorted(found, key=lambda row: (row[0], row[2].devices, row[2].choice, row[2].counts))
+
+    def _look_again(self, order: Sequence[ChoiceSearch], best: float) -> bool:
+        """Look again at the fleets that their intervals leave open, from the best on, until one is certain.
+
+        Returns whether a fleet with the value ``best`` still meets the targets by value.
+        """
+        for _, search, evaluation in self._met_by_value(order):
+            if search.candidates.judge([Case(evaluation.counts)], "confidence")[0].meets.confidence:
+                break
+        return any(value <= best for value, _, _ in self._met_by_value(order))
+
+    def _equal_footing(self, order: Sequence[ChoiceSearch], best: float) -> None:
+        """Have fleets that are as good as each other judged by as many redrawn runs, because headroom orders them."""
+        equal = [(s, e) for value, s, e in self._met_by_value(order) if value <= best * (1 + 1e-12)]
+        runs = [_redrawn_runs(e) for _, e in equal]
+        for (search, evaluation), number in zip(equal, runs, strict=True):
+            if 0 < number < max(runs):
+                search.candidates.redraw_all([Case(evaluation.counts)])
 
     def _like(self, search: ChoiceSearch, counts: Counts) -> None:
         """Simulate a fleet's devices with the other values that they may have too, so that the best of them is chosen.
@@ -214,8 +249,9 @@ class Planner:
         if best is None:
             reasons = Reasons(about.candidates, about.targets)
             own = about.evaluations()
-            conflicts = reasons.by_search(own, about.without_rent_limits) if own else reasons.by_bound()
-            explained = replace(explained, conflicts=conflicts)
+            conflicts = reasons.by_search(own, about.without_rent_limits) if own else conflicts_by_bound(searches)
+            missed = [t.text for t in ([] if closest is None else closest.targets) if t.verdict == "missed"]
+            explained = replace(explained, conflicts=conflicts, reach=reaches(searches, missed))
         if best is not None:
             ranked = assumptions.assumptions(about.candidates, screened, best)
             explained = replace(explained, assumptions=ranked)
@@ -254,6 +290,7 @@ class Planner:
                 simulated_fleets=len(evaluations),
                 stopped_fleets=len(stopped),
                 simulations=sum(e.runs for s in searches for e in s.simulator.evaluations.values()),
+                further_runs=self.workers.further_runs,
                 rounds=search.rounds + sum(s.confident.rounds for s in searches if s.confident is not s.search),
                 proof=search.proof,
                 unexplored_cheaper=search.unexplored,
@@ -270,6 +307,7 @@ class Planner:
                         *(note for s in searches for note in s.notes),
                         *doubtful_settings(about.run),
                         *(note for s in searches for note in s.notes_of_search()),
+                        *self._notes_of_looks([choices[e.choice].text(e.counts) for e in whole if e.looked_again]),
                         *([] if closest is None else about.notes_of_scaling(closest)),
                         *([] if best is None else about.candidates.notes_of_spare(best)),
                         *about.candidates.demand.notes,
@@ -282,11 +320,32 @@ class Planner:
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),
             further=about.simulator.setting.further,
-            changes=[] if best is None else recommended_changes(self.scenario, about.choice, best.counts),
+            changes=[] if best is None else self._changes(about, best),
             has_continuous_batches=not isinstance(policy, str) and isinstance(policy.batch, ContinuousBatch),
             listed=evaluating.notable(fleets, self.options.fleets),
         )
         return replace(plan, explanation=replace(explained, sentences=explanation.sentences(plan)))
+
+    def _changes(self, about: ChoiceSearch, best: Evaluation) -> list[str]:
+        """Return the changes with which ``run`` simulates the recommended fleet as it was judged."""
+        longer = change_of_length(about.scenario, best.times) if best.judged_by == "longer" else None
+        changes = recommended_changes(self.scenario, about.choice, best.counts)
+        return changes if longer is None else [*changes, longer]
+
+    def _notes_of_looks(self, fleets: Sequence[str]) -> list[str]:
+        """Return which fleets were looked at again, with how many runs, and for which confidence."""
+        used = self.workers.further_runs
+        if not used:
+            return []
+        which = (
+            f"{', '.join(fleets)} {'was' if len(fleets) == 1 else 'were'}" if fleets else "fleets under changes were"
+        )
+        later = f"{looks.later(self.options.confidence) * 100:.4g}%"
+        return [
+            f"{which} looked at again, because the interval of the first run left a target open: further looks took "
+            f"{used:,} runs (one 16 times as long counts as 16; at most {looks.MOST_RUNS:,}). Their intervals are for "
+            f"{later}, so that all looks together err no more often than one for {self.options.confidence * 100:.4g}%"
+        ]
 
     @staticmethod
     def _announce(about: ChoiceSearch, best: Evaluation) -> list[assumptions.Screened]:
@@ -326,6 +385,12 @@ class Planner:
             lower_bound=lower,
             simulated=len(search.evaluations()),
         )
+
+
+def _redrawn_runs(evaluation: Evaluation) -> int:
+    """Return the number of redrawn runs by which a fleet is judged; 0 where it was not redrawn."""
+    of_run = [t.interval_runs for t in evaluation.targets if t.interval_source == "run"]
+    return max((number for number in of_run if number is not None), default=0)
 
 
 def _entry_of(error: InputError) -> int | None:

@@ -25,7 +25,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning.bounds import Bounds, Counts, Replicated
 from windtunnel.planning.candidates import PER_MILLION, Candidates
 from windtunnel.planning.evaluation import Evaluation, shown, violations
-from windtunnel.planning.lateness import PERCENTILES, lateness_limits, until_of
+from windtunnel.planning.lateness import PERCENTILES, lateness_limits, most_late, until_of
 from windtunnel.planning.search import GIVE_UP, Alone, SearchResult
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.target import Target
@@ -34,13 +34,16 @@ _ANY_NUMBER = 100_000
 """A number of devices of each entry that stands for any number."""
 
 
+_TIMES = ("latency", "e2e", "ttft", "tpot", "itl")
+
+
 def least_time_s(bounds: Replicated, target: Target, entries: Sequence[int]) -> float | None:
     """Return a lower bound (s) on a target's value for fleets of ``entries``: no job waits, each on its fastest entry.
 
     It is the mean over the replications. None where the target has no such bound: it is not an upper limit on
-    `latency`, `e2e`, `ttft` or `itl`, or the jobs that complete are not known.
+    `latency`, `e2e`, `ttft`, `tpot` or `itl`, or the jobs that complete are not known.
     """
-    if target.comparison != "<=" or target.metric not in ("latency", "e2e", "ttft", "itl"):
+    if target.comparison != "<=" or target.metric not in _TIMES:
         return None
     values = [_least_time_s(run, target, list(entries)) for run in bounds.runs]
     known = [value for value in values if value is not None]
@@ -51,10 +54,11 @@ def _least_time_s(bounds: Bounds, target: Target, entries: list[int]) -> float |
     demand = bounds.demand
     if not demand.complete:
         return None
-    until = "gap" if target.metric == "itl" else until_of(target, demand)
+    until = {"itl": "gap", "tpot": "token"}.get(target.metric) or until_of(target, demand)
     if until is None:
         return None
-    times = {"whole": demand.alone_s, "first": demand.alone_first_s, "gap": demand.gap_s}[until][entries]
+    by_name = {"whole": demand.alone_s, "first": demand.alone_first_s, "gap": demand.gap_s, "token": demand.token_s}
+    times = by_name[until][entries]
     able = demand.eligible[entries]
     mine = able.any(axis=0)
     if target.workload is not None:
@@ -65,6 +69,14 @@ def _least_time_s(bounds: Bounds, target: Target, entries: list[int]) -> float |
     own = np.where(able, times, math.inf).min(axis=0)[certain]
     if target.metric == "itl":
         return _least_gap_s(own, demand.following[certain], float(demand.following.sum()), target)
+    if target.metric == "tpot":
+        # Only requests of several tokens have a mean gap.
+        several = demand.following > 0
+        own, of = own[several[certain]], several if target.workload is None else several & mine
+        if target.statistic not in PERCENTILES:
+            return float(own.sum() / of.sum()) if of.any() else None
+        late = most_late(int(of.sum()), PERCENTILES[target.statistic])
+        return float(np.sort(own)[::-1][late]) if late < len(own) else None
     if target.statistic not in PERCENTILES:
         of_all = np.ones(len(demand), dtype=bool) if target.workload is None else mine
         return float(own.sum() / of_all.sum())

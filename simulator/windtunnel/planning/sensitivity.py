@@ -146,10 +146,10 @@ class Changes:
         """Return the effect of each change. All searches advance together, so that fleets are simulated in parallel."""
         asked = self.asked
         try:
-            here = self.candidates.judge(self.first_cases)
+            here = self.candidates.judge(self.first_cases, self.goal)
         except InputError:
             asked = [change for change in asked if self._is_possible(change)]
-            here = self.candidates.judge(self._of_best(asked))
+            here = self.candidates.judge(self._of_best(asked), self.goal)
         walks = [
             self._walk(change, evaluation.reaches(self.goal)) for change, evaluation in zip(asked, here, strict=True)
         ]
@@ -174,7 +174,7 @@ class Changes:
         judged: dict[int, Evaluation | None] = {}
         for number in sorted({choice for choice, _ in cases.values()}):
             own = {i: replace(case, until_lost=True) for i, (choice, case) in cases.items() if choice == number}
-            judged |= dict(zip(own, self.choices[number].judge(list(own.values())), strict=True))
+            judged |= dict(zip(own, self.choices[number].judge(list(own.values()), self.goal), strict=True))
         return judged
 
     def _is_possible(self, change: _Change) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,6 +17,7 @@ from windtunnel.core.spec import changed_name
 from windtunnel.core.units import to_unit
 from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.engine.results.lost import TargetsLostError
+from windtunnel.planning import looks
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws, judged, lengthened, lost, repeats
@@ -53,6 +54,10 @@ class Case:
     """Whether further runs are made where one run gives a target no interval."""
     until_lost: bool = False
     """Whether only the verdict is asked for, so that a run may end when a target is lost for certain."""
+    times: int = 1
+    """The length of a further look (see ``looks``); 1 for the first one."""
+    redraw_all: bool = False
+    """Whether all redrawn runs are made, also where the first of them decide the targets."""
     error_of: str | None = None
     """Where the intervals for the error of the models are asked for: by which runs the fleet was judged."""
 
@@ -163,9 +168,11 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         return _with_model_errors(setting, case, scenario, setting.longest_s / slowest)
     steps = [factor for factor, n in zip(case.step_times, case.counts, strict=bool(case.step_times)) if n]
     run = partial(_run, setting, longest_s=setting.longest_s / slowest, step_times=dict(enumerate(steps)))
+    if case.times > 1:
+        return _looked_again(setting, case, scenario, run)
     # The interval of replications is that of their values, so they need none of their own.
     # At a higher confidence than that of a run's targets, a few redrawn runs decide nothing.
-    decided: When = "decided" if setting.confidence <= CONFIDENCE else "met"
+    decided: When = "decided" if setting.confidence <= CONFIDENCE and not case.redraw_all else "met"
     until_lost = case.until_lost and setting.rents is not None and setting.replications == 1
     try:
         redrawn: When = decided if setting.replications == 1 and case.intervals else "never"
@@ -176,7 +183,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         if outcomes[-1].rules_out:
             break
         outcomes.append(run(replica, redrawn="never"))
-    results, judged_by = [outcome.result for outcome in outcomes], "run"
+    results, judged_by, times = [outcome.result for outcome in outcomes], "run", 1
     targets = _judged(scenario, setting, results)
     if setting.replications > 1:
         judged_by = "replications"
@@ -188,12 +195,64 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         if further:
             added = [run(another, redrawn=decided if judged_by == "longer" else "never") for another in further]
             results = [o.result for o in (outcomes + added if judged_by == "replications" else added)]
-            targets = _judged(scenario, setting, results)
+            times = setting.further if judged_by == "longer" else 1
+            targets = _judged(scenario, setting, results, times)
             outcomes += added
             if judged_by == "longer":
                 factor = f", even in a run {setting.further} times as long"
                 targets = [replace(t, reason=t.reason + factor) if t.reason else t for t in targets]
-    return _evaluation(setting, case, scenario, outcomes, results, targets, judged_by)
+    found = _evaluation(setting, case, scenario, outcomes, results, targets, judged_by, times)
+    if not case.intervals:
+        return found
+    first = _judged(scenario, replace(setting, confidence=looks.at_first(setting.confidence)), results)
+    return replace(found, further=_further_look(setting, scenario, found, first, results))
+
+
+def _looked_again(setting: Setting, case: Case, scenario: Scenario, run: Callable[..., _Outcome]) -> Evaluation:
+    """Return a fleet as a further look judges it: a longer run, or more replications."""
+    judged_by, runs = _judged_again_by(setting, scenario)
+    longer = lengthened(scenario, case.times) if judged_by == "longer" else None
+    plan, setting = setting, replace(setting, confidence=looks.later(setting.confidence))
+    scenarios = [longer] if longer is not None else [scenario, *_replicas(scenario, runs * case.times)]
+    outcomes = [run(another, redrawn="never" if longer is None else "met") for another in scenarios]
+    results = [outcome.result for outcome in outcomes]
+    targets = _judged(scenario, setting, results, 1 if longer is None else case.times)
+    found = _evaluation(setting, case, scenario, outcomes, results, targets, judged_by, case.times)
+    return replace(found, further=_further_look(plan, scenario, found, targets, results))
+
+
+def _judged_again_by(setting: Setting, scenario: Scenario) -> tuple[str, int]:
+    """Return how a further look judges a fleet, and the replications of the first look where it replicates."""
+    if setting.replications > 1:
+        return "replications", setting.replications
+    if lengthened(scenario, 2) is not None:
+        return "longer", 1
+    return "replications", setting.further
+
+
+def _further_look(
+    setting: Setting,
+    scenario: Scenario,
+    found: Evaluation,
+    targets: Sequence[JudgedTarget],
+    results: Sequence[Measured],
+) -> int | None:
+    """Return the length of the next look at a fleet that may decide it, or None.
+
+    ``targets`` are its targets as this look judges them. Where the intervals are those of redrawn runs of one run, no
+    number of them makes the intervals narrow: they are as wide as such runs differ.
+    """
+    unmet = [t for t in targets if not t.met]
+    if not found.meets.value or not unmet or any(t.interval_source not in ("run", "replications") for t in unmet):
+        return None
+    judged_by, _ = _judged_again_by(setting, scenario)
+    if judged_by == "replications" and found.judged_by != "replications":
+        return None
+    runs = len(results) if judged_by == "replications" else None
+    most = looks.TIMES[-1]
+    if runs is None:
+        most = min(most, looks.MOST_JOBS * found.times // max(1, results[0].jobs.arrived))
+    return looks.next_times(unmet, setting.confidence, times=found.times, most=most, runs=runs)
 
 
 # Long: one expression for each value of an evaluation.
@@ -205,6 +264,7 @@ def _evaluation(
     results: Sequence[Measured],
     targets: Sequence[JudgedTarget],
     judged_by: str,
+    times: int,
 ) -> Evaluation:
     """Return what all runs of a fleet (``outcomes``) give; ``results`` are those by which it is judged."""
     keeps_up = all(outcome.keeps_up for outcome in outcomes)
@@ -223,6 +283,7 @@ def _evaluation(
         meets=meets,
         decided=meets.confidence or not meets.value or not _lacks_only_intervals(targets),
         judged_by=judged_by,
+        times=times,
         runs=len(outcomes),
         keeps_up=keeps_up,
         keep_up_s=outcomes[0].keep_up_s,
@@ -253,13 +314,20 @@ def _with_model_errors(setting: Setting, case: Case, scenario: Scenario, longest
     """
     replications = 1
     if case.error_of == "replications":
-        replications = setting.replications if setting.replications > 1 else setting.further
+        replications = case.times * (setting.replications if setting.replications > 1 else setting.further)
     elif case.error_of == "longer":
-        scenario = lengthened(scenario, setting.further) or scenario
+        scenario = lengthened(scenario, case.times) or scenario
     result, recording, engine = simulation.measure_model_error(scenario, setting.catalogue, replications)
     outcome = _Outcome(result, engine, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
     found = _evaluation(
-        setting, case, scenario, [outcome], [result], _judged(scenario, setting, [result]), str(case.error_of)
+        setting,
+        case,
+        scenario,
+        [outcome],
+        [result],
+        _judged(scenario, setting, [result]),
+        str(case.error_of),
+        case.times,
     )
     intervals = [_model_interval(target, result) for target in scenario.parsed_targets()]
     # Two more runs give the intervals.
@@ -334,7 +402,7 @@ def _run(
     return _Outcome(result, engine, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
 
 
-def _judged(scenario: Scenario, setting: Setting, results: Sequence[Measured]) -> list[JudgedTarget]:
+def _judged(scenario: Scenario, setting: Setting, results: Sequence[Measured], times: int = 1) -> list[JudgedTarget]:
     repeated, fixed = repeats(scenario), not draws(scenario)
     return [
         judged(
@@ -345,6 +413,7 @@ def _judged(scenario: Scenario, setting: Setting, results: Sequence[Measured]) -
             repeats=repeated,
             fixed=fixed,
             scaled=any(rule.min < rule.max for rule in scenario.autoscale),
+            times=times,
         )
         for i, target in enumerate(scenario.parsed_targets())
     ]

@@ -20,7 +20,8 @@ from windtunnel.core.worker_processes import (
     starting_workers,
 )
 from windtunnel.engine.prepare.decoder_cache import Known, known_tables, receive_tables
-from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning import looks
+from windtunnel.planning.evaluation import Evaluation, judged_again
 from windtunnel.planning.simulate import Case, Setting, simulate
 from windtunnel_models.catalogue import Catalogue
 
@@ -70,6 +71,8 @@ class Workers:
 
     def __init__(self, count: int, copies: int = 1) -> None:
         self.count, self.copies = count, min(count, copies)
+        self.further_runs = 0
+        """The runs of the scenario's length that further looks have taken."""
         self.longest_s = 0.0
         """The longest simulation in the process of the plan."""
         self._pool: ProcessPoolExecutor | None = None
@@ -78,6 +81,13 @@ class Workers:
         self._announced: deque[_Task] = deque()
         self._started: dict[_Task, Future[Evaluation]] = {}
         self._killed = 0
+
+    def spend(self, runs: int) -> bool:
+        """Return whether further looks may take so many more runs, which then count."""
+        if self.further_runs + runs > looks.MOST_RUNS:
+            return False
+        self.further_runs += runs
+        return True
 
     def begin_imports(self) -> None:
         """Let the server from which workers are forked import its modules meanwhile."""
@@ -192,6 +202,8 @@ class Simulator:
         self.workers = workers
         self.progress = progress
         self.evaluations: dict[Case, Evaluation] = {}
+        self._replaced: dict[Case, Case] = {}
+        """The case of the further look at a fleet, by that of its first look."""
 
     def __call__(self, cases: Sequence[Case]) -> list[Evaluation]:
         """Return the evaluations of ``cases``; those that are not known yet are simulated."""
@@ -221,7 +233,8 @@ class Simulator:
 
     def found(self, case: Case) -> Evaluation | None:
         """Return the evaluation of a case, from its whole run if there is one; None if it was not simulated."""
-        whole = self.evaluations.get(replace(case, until_lost=False))
+        key = replace(case, until_lost=False)
+        whole = self.evaluations.get(self._replaced.get(key, key))
         return whole if whole is not None or not case.until_lost else self.evaluations.get(case)
 
     def evaluation(self, case: Case) -> Evaluation:
@@ -229,6 +242,19 @@ class Simulator:
         found = self.found(case)
         assert found is not None  # noqa: S101  the callers have simulated it
         return found
+
+    def look_again(self, cases: Sequence[Case], further: Sequence[Case], *, same_verdict: bool = False) -> None:
+        """Have ``cases``, which were simulated, judged as the cases ``further`` are, which are simulated.
+
+        ``same_verdict``: only those whose verdict stays the same.
+        """
+        self(further)
+        for case, again in zip(cases, further, strict=True):
+            first, found = self.evaluation(case), self.evaluations[again]
+            if again.times > 1:
+                self.evaluations[again] = found = judged_again(first, found)
+            if not same_verdict or found.meets == first.meets:
+                self._replaced[replace(case, until_lost=False)] = again
 
     def keep(self, case: Case, evaluation: Evaluation) -> None:
         """Store the evaluation of a case."""

@@ -86,7 +86,8 @@ def run_command(plan: PlanResult, scenario: str, options: Sequence[str] = ()) ->
     """Return the command that simulates the recommended fleet; ``options`` are those that the plan was given."""
     words = ["windtunnel", "run", scenario, *options, *(word for change in plan.changes for word in ("--set", change))]
     if plan.fleets[plan.recommended].judged_by == "replications":
-        words += ["--replications", str(plan.replications if plan.replications > 1 else plan.further)]
+        runs = plan.replications if plan.replications > 1 else plan.further
+        words += ["--replications", str(runs * plan.fleets[plan.recommended].times)]
     return shlex.join(words)
 
 
@@ -281,7 +282,14 @@ def measured(target: JudgedTarget, plan: PlanResult) -> str:
     if low is None or high is None or low == high or target.interval_source not in ("run", "replications"):
         return text + (" (no interval)" if target.interval_source == "none" else "")
     ends = f"{share(low)[:-1]} to {share(high)}" if unit == "%" else value_range(low * factor, high * factor, unit)
-    return f"{text} ({', '.join(filter(None, [ends, '' if plan.replications > 1 else target.runs_text]))})"
+    return f"{text} ({', '.join(filter(None, [ends, _how_far(target, plan)]))})"
+
+
+def _how_far(target: JudgedTarget, plan: PlanResult) -> str:
+    """Return the runs of an interval, unless all fleets have as many, and its confidence where it is another one."""
+    other = "" if target.confidence == plan.confidence else f"{target.confidence * 100:.4g}%"
+    runs = "" if plan.replications > 1 and target.interval_runs == plan.replications else target.runs_text
+    return ", ".join(filter(None, [other, runs]))
 
 
 def _model_errors(entries: Sequence[CandidateEntry]) -> str:

@@ -86,6 +86,7 @@ def _answer(plan: PlanResult) -> Markup:
         rows.insert(0, page.remark("By value", with_signs(plan.explanation.price_of_confidence.text)))
     if not plan.fleets:
         rows += [page.remark("Why", with_signs(conflict.text)) for conflict in plan.explanation.conflicts]
+        rows += [page.remark("Reach", with_signs(reach.sentence)) for reach in plan.explanation.reach]
     return page.answer(status, recommendation(plan), targets, *rows)
 
 

@@ -34,7 +34,8 @@ class JudgedTarget(TargetValue):
     which it is judged.
     ``interval_source``: run, replications, exact or none. ``headroom`` is the share of the limit between the two.
     ``interval_runs``: the runs from which the interval comes: all replications, or the redrawn runs beside the run
-    itself; None where it comes from one run, or where there is none.
+    itself; None where it comes from one run, or where there is none. ``run_length``: the length of that run, in runs of
+    the scenario.
     """
 
     met: bool
@@ -45,14 +46,17 @@ class JudgedTarget(TargetValue):
     reason: str | None
     headroom: float | None
     interval_runs: int | None = None
+    run_length: int = 1
 
     @property
     def runs_text(self) -> str:
-        """The runs from which the interval comes, such as ``8 more runs``; empty where it comes from one run."""
+        """The runs from which the interval comes, such as ``8 more runs``; empty where it is that of the scenario."""
+        longer = "" if self.run_length == 1 else f"a run {self.run_length:,} times as long"
         if self.interval_runs is None:
-            return ""
+            return longer
         more = "" if self.interval_source == "replications" else "more "
-        return f"{self.interval_runs:,} {more}run{'' if self.interval_runs == 1 else 's'}"
+        runs = f"{self.interval_runs:,} {more}run{'' if self.interval_runs == 1 else 's'}"
+        return f"{longer} and {runs}" if longer else runs
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ class PlannedFleet(Result):
     p99_s: float | None
     keeps_up: bool
     judged_by: str
+    times: int
+    """The factor on the length of the run, or on the number of replications, by which it is judged."""
     min_load: float | None
     """A lower bound on the load in the busiest interval; None if the fleet cannot do the work."""
     targets: Sequence[JudgedTarget]
@@ -245,6 +251,31 @@ class Conflict(Result):
     fleet: str | None = field(default=None, metadata=OPTIONAL)
     entries: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
     proof: str | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class EntryReach(Result):
+    """The least value of a target, in its unit, that any number of devices of an entry alone can have."""
+
+    entry: str
+    """The entry, with the values of the search that a whole fleet shares."""
+    device: str
+    least: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetReach(Result):
+    """The least value of a target on a time that any fleet can have, because a request alone takes as long.
+
+    ``least`` is that of any fleet with any of the searched values; ``entries`` has those of each alone, least first.
+    """
+
+    text: str
+    limit: float
+    unit: str
+    least: float
+    entries: Sequence[EntryReach]
+    sentence: str = ""
 
 
 @dataclass(frozen=True)
@@ -422,6 +453,8 @@ class Explanation(Result):
     closest: ClosestFleet | None
     search: Sequence[str]
     conflicts: Sequence[Conflict] = ()
+    reach: Sequence[TargetReach] = ()
+    """Where no fleet meets the targets: what no number of devices can go below."""
     sentences: Sequence[str] = ()
 
 
@@ -497,6 +530,8 @@ class SearchSummary(Result):
     stopped_fleets: int
     """How many of them are in ``stopped``."""
     simulations: int
+    further_runs: int
+    """The runs that further looks at open fleets took; a run 16 times as long counts as 16."""
     rounds: int
     proof: str
     unexplored_cheaper: int

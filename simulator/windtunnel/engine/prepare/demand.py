@@ -337,7 +337,7 @@ def _minimum(
         chunk = largest.tokens if batch.kind == "continuous" else None
         if phase == "decode":
             return _decoding(compiled, ranks, largest.sequences, largest.tokens)
-        generating = _generating(compiled, ranks, largest.sequences, chunk, cached=batch.prefix_cache is not None)
+        generating = _generating(compiled, ranks, largest.sequences, chunk, _least_read(prepared, w, compiled)[ranks])
         return generating.until_first() if phase == "prefill" else generating
     if is_uniform(w.program):
         sizes = range(1, batch.size + 1)
@@ -360,6 +360,26 @@ def _minimum(
         0.0,
         f"no lower bound is known for batches of '{w.workload.name}', whose jobs differ; 0 is used",
     )
+
+
+def _least_read(prepared: PreparedRun, w: JobClass, compiled: Compiled) -> FloatArray:
+    """Return the fewest tokens of the prompt of each job that are read, by rank: all of them without a prefix cache.
+
+    With one, the last token is read in any case. Where every replica admits requests in the order of arrival, the cache
+    holds only what earlier requests have brought, so from the first run of blocks on that none of them has, a prompt is
+    read. Requests that faults or users delay, or that overtake others, may find what later ones have brought.
+    """
+    assert compiled.prompts is not None  # noqa: S101  a decoder has prompts
+    prompts = compiled.prompts.astype(np.float64)
+    if prepared.policy.batch.prefix_cache is None:
+        return prompts
+    least = np.minimum(prompts, 1.0)
+    in_order = (
+        prepared.policy.order.key is None and prepared.policy.preemption == "none" and not prepared.scenario.faults
+    )
+    if not in_order or prepared.users or len(prepared.workloads) > 1 or not prepared.chains:
+        return least
+    return np.maximum(least, np.minimum(prompts, prepared.chains[w.number].first_read))
 
 
 def _of_gang(one: _Minimum, gang: int) -> _Minimum:
@@ -417,16 +437,15 @@ def _time_and_power(segment: Segment, ranks: np.ndarray) -> tuple[FloatArray, Fl
     )
 
 
-def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | None, *, cached: bool) -> _Minimum:
+def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | None, prompts: FloatArray) -> _Minimum:
     """Return the demand of token generation in batches of at most ``size`` sequences.
 
-    ``chunk`` is the maximum number of tokens in a step of a continuous batch, or None for static batches. With a prefix
-    cache (``cached``) the last token of a prompt is read in any case.
+    ``chunk`` is the maximum number of tokens in a step of a continuous batch, or None for static batches. ``prompts``
+    has the tokens of each prompt that are read.
     """
     costs = compiled.decoder
     assert costs is not None and compiled.prompts is not None and compiled.outputs is not None  # noqa: S101
     contexts = compiled.prompts[ranks].astype(np.float64)
-    prompts = np.minimum(contexts, 1.0) if cached else contexts
     outputs = compiled.outputs[ranks].astype(np.float64)
     decoded = outputs - 1
     most = costs.linear.shape[1] - 1 if chunk is None else min(chunk, costs.linear.shape[1] - 1)

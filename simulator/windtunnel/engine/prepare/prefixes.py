@@ -57,6 +57,22 @@ class PromptChains:
         counts: np.ndarray = sums[self.at[1:]] - sums[self.at[:-1]]
         return counts
 
+    @cached_property
+    def first_read(self) -> np.ndarray:
+        """The tokens of each prompt from the first run of blocks on that no earlier job has; shape (jobs,)."""
+        count = len(self.job_tokens)
+        job = np.repeat(np.arange(count), np.diff(self.at))
+        _, first, inverse = np.unique(self.runs, return_index=True, return_inverse=True)
+        known = job[first][inverse] < job
+        if self.answers is not None:
+            return np.zeros(count)  # a prompt may hold what an earlier job has generated
+        # The leading runs are those before the first one that is not known.
+        unknown = np.concatenate([[0], np.cumsum(~known)])
+        leading = unknown[1:] == unknown[self.at[:-1]][job] if len(job) else np.zeros(0, dtype=bool)
+        hit = np.bincount(job, weights=np.where(leading, self.tokens[self.runs], 0), minlength=count)
+        read: np.ndarray = self.job_tokens - hit
+        return read
+
 
 def block_tokens(scenario: Scenario) -> int:
     """Return the tokens of a block: those of the traces with hash ids, or what the scenario states.
