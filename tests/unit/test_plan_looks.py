@@ -16,6 +16,7 @@ from tests.unit.test_plan import plan_scenario
 
 import windtunnel
 from windtunnel.app.plan import plan
+from windtunnel.core.results.data import result_json
 from windtunnel.core.results.plan import JudgedTarget, PlanResult
 from windtunnel.core.student import student
 from windtunnel.engine.choice import run_on
@@ -48,6 +49,13 @@ def test_a_fleet_that_a_wide_interval_leaves_open_is_looked_at_again_and_is_the_
     assert 16 <= decided.search.further_runs <= looks.MOST_RUNS and once.search.further_runs == 0
     assert f"further looks took {decided.search.further_runs} runs" in " ".join(decided.notes)
     assert "99.5%, a run 16 times as long" in report.text(decided)
+
+
+def test_the_number_of_workers_changes_nothing(decided: PlanResult, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windtunnel.planning.workers._POOL_ABOVE_S", 0.0)
+    with search_alone():
+        side_by_side = plan(scenario_from_data(plan_scenario()), workers=2)
+    assert result_json(side_by_side) == result_json(decided)
 
 
 def test_run_gives_the_figures_of_a_fleet_that_was_looked_at_again(decided: PlanResult) -> None:

@@ -134,6 +134,8 @@ class Changes:
         self.accuracies = accuracies
         self.best = best
         self.goal = goal
+        # Rows differ by the change only, so a fleet is looked at again only if the best one was.
+        self.judged_for = goal if best.looked_again else "value"
         self.simulated = simulated
         self.asked = self._asked()
 
@@ -146,10 +148,10 @@ class Changes:
         """Return the effect of each change. All searches advance together, so that fleets are simulated in parallel."""
         asked = self.asked
         try:
-            here = self.candidates.judge(self.first_cases, self.goal)
+            here = self.candidates.judge(self.first_cases, self.judged_for)
         except InputError:
             asked = [change for change in asked if self._is_possible(change)]
-            here = self.candidates.judge(self._of_best(asked), self.goal)
+            here = self.candidates.judge(self._of_best(asked), self.judged_for)
         walks = [
             self._walk(change, evaluation.reaches(self.goal)) for change, evaluation in zip(asked, here, strict=True)
         ]
@@ -174,7 +176,7 @@ class Changes:
         judged: dict[int, Evaluation | None] = {}
         for number in sorted({choice for choice, _ in cases.values()}):
             own = {i: replace(case, until_lost=True) for i, (choice, case) in cases.items() if choice == number}
-            judged |= dict(zip(own, self.choices[number].judge(list(own.values()), self.goal), strict=True))
+            judged |= dict(zip(own, self.choices[number].judge(list(own.values()), self.judged_for), strict=True))
         return judged
 
     def _is_possible(self, change: _Change) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from windtunnel.core.results.data import HIDDEN, OPTIONAL, Result
 from windtunnel.core.results.deployment import Deployment
+from windtunnel.core.results.reach import TargetReach
 from windtunnel.core.results.run import PowerError
 
 
@@ -251,31 +252,6 @@ class Conflict(Result):
     fleet: str | None = field(default=None, metadata=OPTIONAL)
     entries: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
     proof: str | None = field(default=None, metadata=OPTIONAL)
-
-
-@dataclass(frozen=True)
-class EntryReach(Result):
-    """The least value of a target, in its unit, that any number of devices of an entry alone can have."""
-
-    entry: str
-    """The entry, with the values of the search that a whole fleet shares."""
-    device: str
-    least: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetReach(Result):
-    """The least value of a target on a time that any fleet can have, because a request alone takes as long.
-
-    ``least`` is that of any fleet with any of the searched values; ``entries`` has those of each alone, least first.
-    """
-
-    text: str
-    limit: float
-    unit: str
-    least: float
-    entries: Sequence[EntryReach]
-    sentence: str = ""
 
 
 @dataclass(frozen=True)

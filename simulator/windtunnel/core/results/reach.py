@@ -1,0 +1,33 @@
+"""What no number of devices can mend, as a part of the result of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from windtunnel.core.results.data import Result
+
+
+@dataclass(frozen=True)
+class EntryReach(Result):
+    """The least value of a target, in its unit, that any number of devices of an entry alone can have."""
+
+    entry: str
+    """The entry, with the values of the search that a whole fleet shares."""
+    device: str
+    least: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetReach(Result):
+    """The least value of a target on a time that any fleet can have, because a request alone takes as long.
+
+    ``least`` is that of any fleet with any of the searched values; ``entries`` has those of each alone, least first.
+    """
+
+    text: str
+    limit: float
+    unit: str
+    least: float
+    entries: Sequence[EntryReach]
+    sentence: str = ""
