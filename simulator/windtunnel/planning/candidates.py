@@ -225,9 +225,12 @@ class Candidates:
         for _ in looks.TIMES:
             parts: dict[Case, Case] = {}
             for case in dict.fromkeys(cases):
-                times = self.evaluation(case).further
+                found, setting = self.evaluation(case), self.simulator.setting
+                times, runs = found.further, setting.replications
+                if runs == 1 and found.judged_by == "replications":
+                    runs = setting.further
                 own = [] if times is None else self._simulated([replace(case, until_lost=False)])
-                if times is not None and self.simulator.workers.spend(times * len(own)):
+                if times is not None and self.simulator.workers.spend(times * runs * len(own)):
                     parts |= {part: replace(part, times=times) for part in own}
             self.simulator.look_again(list(parts), list(parts.values()))
 
