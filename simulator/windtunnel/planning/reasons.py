@@ -75,7 +75,7 @@ def _least_time_s(bounds: Bounds, target: Target, entries: list[int]) -> float |
         own, of = own[several[certain]], several if target.workload is None else several & mine
         if target.statistic not in PERCENTILES:
             return float(own.sum() / of.sum()) if of.any() else None
-        late = most_late(int(of.sum()), PERCENTILES[target.statistic])
+        late = most_late(int(of.sum()), PERCENTILES[target.statistic or ""])
         return float(np.sort(own)[::-1][late]) if late < len(own) else None
     if target.statistic not in PERCENTILES:
         of_all = np.ones(len(demand), dtype=bool) if target.workload is None else mine

@@ -370,16 +370,16 @@ def _least_read(prepared: PreparedRun, w: JobClass, compiled: Compiled) -> Float
     read. Requests that faults or users delay, or that overtake others, may find what later ones have brought.
     """
     assert compiled.prompts is not None  # noqa: S101  a decoder has prompts
-    prompts = compiled.prompts.astype(np.float64)
+    prompts: FloatArray = compiled.prompts.astype(np.float64)
     if prepared.policy.batch.prefix_cache is None:
         return prompts
-    least = np.minimum(prompts, 1.0)
+    least: FloatArray = np.minimum(prompts, 1.0)
     in_order = (
         prepared.policy.order.key is None and prepared.policy.preemption == "none" and not prepared.scenario.faults
     )
     if not in_order or prepared.users or len(prepared.workloads) > 1 or not prepared.chains:
         return least
-    return np.maximum(least, np.minimum(prompts, prepared.chains[w.number].first_read))
+    return np.asarray(np.maximum(least, np.minimum(prompts, prepared.chains[w.number].first_read)), dtype=np.float64)
 
 
 def _of_gang(one: _Minimum, gang: int) -> _Minimum:
