@@ -20,6 +20,8 @@ from windtunnel.app.check_arguments import (
     LaunchRequest,
     MadeUp,
     arguments_of,
+    check_folders,
+    list_of,
     local_room,
 )
 from windtunnel.app.check_grids import GridSizes, grid_sizes
@@ -68,6 +70,7 @@ class Found:
     file: str
     lines: tuple[int, ...]
     columns: tuple[int, ...]
+    places: tuple[tuple[str, int, int | None], ...]
     message: str
 
 
@@ -157,6 +160,10 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
     defines = given.get("defines") or []
     if isinstance(defines, dict):
         defines = [f"{name}={value}" for name, value in defines.items()]
+    defines = list_of("defines", defines, document.where((number, "defines")), "[NAME=VALUE, ...] or {NAME: VALUE}")
+    at = document.where((number, "include"))
+    include = [str(file.parent / one) for one in list_of("include", given.get("include") or [], at, "[FOLDER, ...]")]
+    check_folders(include, at)
     shared = given.get("shared_bytes")
     if shared is not None and (not isinstance(shared, int) or shared < 0):
         raise InputError(
@@ -169,8 +176,8 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
         sizes[1],
         {str(name): str(value) for name, value in arguments.items()},
         shared,
-        [str(one) for one in defines],
-        [str(file.parent / str(one)) for one in given.get("include") or []],
+        defines,
+        include,
         where,
     )
 
@@ -563,7 +570,8 @@ def _found(finding: Finding, requests: Sequence[LaunchRequest], scope: Scope, fe
     if fewer is None and (described := scope.described(finding)):
         size = f"; {described}{size}"
     size = in_opencl(size) if requests[0].file.suffix == ".cl" else size
-    return Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, f"{finding}{size}")
+    name, file = type(finding).__name__, finding.file or ""
+    return Found(name, file, tuple(finding.lines), finding.columns, finding.places, f"{finding}{size}")
 
 
 def _of_a_thread_with_an_element(finding: Finding, request: LaunchRequest, fewer: SecondSize) -> bool:

@@ -252,6 +252,35 @@ def as_record(values: Sequence[Any], parameter: CheckParameter) -> Any:
     return np.frombuffer(data.tobytes(), np.dtype((np.void, parameter.size)))[0]
 
 
+def list_of(name: str, given: object, where: Location, expected: str) -> list[str]:
+    """Return a list of texts. Raises InputError for what is no list, such as one text."""
+    if not isinstance(given, list):
+        raise InputError(f"{name} that is no list", where=where, expected=expected)
+    return [str(one) for one in given]
+
+
+def check_folders(folders: Sequence[str], where: Location) -> None:
+    """Raise InputError for a folder of headers that is not there."""
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise InputError(f"no folder '{folder}'", where=where, expected="a folder of headers")
+
+
+def _check_type(dtype: np.dtype[Any], parameter: CheckParameter, where: Location) -> None:
+    """Raise InputError for numbers of another type than those of a parameter: of another size, or of the other kind.
+
+    Bytes may be contents of all, and bytes of C (``char *``, ``void *``) may hold all.
+    """
+    kinds = list(dict.fromkeys(parameter.dtypes))
+    if dtype.itemsize == 1 or kinds[0].itemsize == 1:
+        return
+    if not any(kind.itemsize == dtype.itemsize and (kind.kind == "f") == (dtype.kind == "f") for kind in kinds):
+        known = ", ".join(map(str, kinds))
+        raise InputError(
+            f"{dtype} for '{parameter.name}', which holds {known}", where=where, expected=f"{known}, or uint8 for bytes"
+        )
+
+
 def check_names(given: Mapping[str, object], parameters: Sequence[CheckParameter], where: Location) -> None:
     """Raise InputError for an argument of a name that no parameter has."""
     names = [name for parameter in parameters for name in (parameter.members or (parameter.name,))]
@@ -381,6 +410,8 @@ def _buffer(
         values = np.sort(values) if name in made_up.rising and values.ndim == 1 else values
         made = accelerator.to_device(np.zeros_like(values) if name in made_up.zeros else values)
     else:
+        if spec.dtype is not None:
+            _check_type(spec.dtype, parameter, where)
         contents = array_of(spec, parameter, where)
         if contents is None:
             single = spec.dtype or (parameter.dtypes[0] if len(set(parameter.dtypes)) == 1 else np.dtype(np.uint8))
