@@ -87,7 +87,33 @@ def test_sarif_names_both_accesses_of_one_line(capsys: pytest.CaptureFixture[str
 
 def test_sarif_names_the_access_in_an_included_file(capsys: pytest.CaptureFixture[str]) -> None:
     Path("set.h").write_text("__device__ void set(int *a) { a[0] = 1; }\n")
-    Path("pair.cu").write_text('#include "set.h"\n__global__ void k(int *a) {\nif (threadIdx.x) set(a); else a[0] = 2;\n}\n')
+    Path("pair.cu").write_text(
+        '#include "set.h"\n__global__ void k(int *a) {\nif (threadIdx.x) set(a); else a[0] = 2;\n}\n'
+    )
     places = related(capsys, "pair.cu")
     assert sorted(Path(file).name for file, _, _ in places) == ["pair.cu", "set.h"]
     assert sorted(line for _, line, _ in places) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("#define HEADER <size.h>\n#include HEADER", ""),
+        ('#define FILE "size.h"\n#define HEADER FILE\n#include HEADER', ""),
+        ("#define TEXT(x) #x\n#define OF(x) TEXT(x.h)\n#include OF(size)", ""),
+        ("#define TEXT(x) #x\n#define OF(x) TEXT(../x.h)\n#include OF(outside)", "outside of the source's folder"),
+        ("#define TEXT(x) #x\n#define OF(x) TEXT(x.h)\n#include OF(absent)", "'absent.h' file not found"),
+    ],
+)
+def test_an_include_whose_name_the_preprocessor_makes_is_read_from_the_folders_only(
+    capsys: pytest.CaptureFixture[str], folder: Path, head: str, message: str
+) -> None:
+    source = folder / "source"
+    source.mkdir()
+    (source / "size.h").write_text("#define N 3\n")
+    (folder / "outside.h").write_text("#define N 4\nnot C at all\n")
+    Path("source/k.cu").write_text(f"{head}\n__global__ void k(int *a) {{ a[threadIdx.x] = N; }}\n")
+    code, _, err = checked(capsys, "source/k.cu", "--grid", "1", "--block", "4", "-I", "source")
+    assert code == (2 if message else 0), err
+    assert message in err
+    assert "not C at all" not in err

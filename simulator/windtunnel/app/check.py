@@ -20,8 +20,7 @@ from windtunnel.app.check_arguments import (
     LaunchRequest,
     MadeUp,
     arguments_of,
-    check_folders,
-    list_of,
+    c_options,
     local_room,
 )
 from windtunnel.app.check_grids import GridSizes, grid_sizes
@@ -157,13 +156,7 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
     arguments = given.get("args") or {}
     if not isinstance(arguments, dict):
         raise InputError("args that are no mapping", where=document.where((number, "args")), expected="{name: SPEC}")
-    defines = given.get("defines") or []
-    if isinstance(defines, dict):
-        defines = [f"{name}={value}" for name, value in defines.items()]
-    defines = list_of("defines", defines, document.where((number, "defines")), "[NAME=VALUE, ...] or {NAME: VALUE}")
-    at = document.where((number, "include"))
-    include = [str(file.parent / one) for one in list_of("include", given.get("include") or [], at, "[FOLDER, ...]")]
-    check_folders(include, at)
+    defines, include = c_options(given, lambda key: document.where((number, key)), file.parent)
     shared = given.get("shared_bytes")
     if shared is not None and (not isinstance(shared, int) or shared < 0):
         raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -252,11 +252,22 @@ def as_record(values: Sequence[Any], parameter: CheckParameter) -> Any:
     return np.frombuffer(data.tobytes(), np.dtype((np.void, parameter.size)))[0]
 
 
-def list_of(name: str, given: object, where: Location, expected: str) -> list[str]:
-    """Return a list of texts. Raises InputError for what is no list, such as one text."""
-    if not isinstance(given, list):
-        raise InputError(f"{name} that is no list", where=where, expected=expected)
-    return [str(one) for one in given]
+def c_options(given: Mapping[str, Any], place: Callable[[str], Location], folder: Path) -> tuple[list[str], list[str]]:
+    """Return the macros and the folders of headers of a launch in a list, whose folder is given.
+
+    Raises InputError for what is no list, such as one text, and for a folder of headers that is not there.
+    """
+    defines, include = (given.get(key) or [] for key in ("defines", "include"))
+    if isinstance(defines, dict):
+        defines = [f"{name}={value}" for name, value in defines.items()]
+    for key, value, expected in (
+        ("defines", defines, "[NAME=VALUE, ...] or {NAME: VALUE}"), ("include", include, "[FOLDER, ...]"),
+    ):  # fmt: skip
+        if not isinstance(value, list):
+            raise InputError(f"{key} that is no list", where=place(key), expected=expected)
+    folders = [str(folder / str(one)) for one in include]
+    check_folders(folders, place("include"))
+    return [str(one) for one in defines], folders
 
 
 def check_folders(folders: Sequence[str], where: Location) -> None:

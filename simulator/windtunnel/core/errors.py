@@ -233,7 +233,8 @@ class Finding(WindtunnelError):
 
     ``file`` and ``lines``: the place, with one or two line numbers (none if no line causes it); ``columns`` are
     those of the lines, where the source is C. ``places``: all places of the accesses, also those of one line and of
-    other files, where a launch found it. ``array`` and ``index``: the element, if the error concerns one. ``threads``: the threads, as ((block), (thread)) pairs.
+    other files, where a launch found it. ``array`` and ``index``: the element, if the error concerns one.
+    ``threads``: the threads, as ((block), (thread)) pairs.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ class PlacedFinding(Protocol):
 
     @property
     def places(self) -> tuple[tuple[str, int, int | None], ...]:
-        """The places of its accesses, as file, line and column, those of ``file`` first; none if only lines are known."""
+        """File, line and column of its accesses, those of ``file`` first; none if only the lines are known."""
 
     @property
     def message(self) -> str:
