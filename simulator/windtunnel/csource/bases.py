@@ -7,10 +7,10 @@ time. Of such a member, libclang gives the type in each instance.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from windtunnel.csource.edits import Edit
 from windtunnel.csource.includes import PRELUDE
 
 MEMBER = "__wt_base_"
@@ -20,13 +20,10 @@ _AROUND = ("NAMESPACE", "LINKAGE_SPEC", "UNEXPOSED_DECL", "CLASS_DECL", "STRUCT_
 _ACCESS = re.compile(r"(?:(?:public|protected|private|virtual|typename)\b\s*)+")
 _ARGUMENTS = re.compile(r"<[^<>]*>")
 
-Edits = Mapping[str, Sequence[tuple[int, str]]]
-"""What is put into files: at which byte, and what."""
 
-
-def base_members(top: Any) -> dict[str, list[tuple[int, str]]]:
+def base_members(top: Any) -> dict[str, list[Edit]]:
     """Return the members that name the bases of class templates, at the ends of the templates."""
-    found: dict[str, list[tuple[int, str]]] = {}
+    found: dict[str, list[Edit]] = {}
     for cursor in _templates(top.get_children()):
         bases = [kid for kid in cursor.get_children() if kid.kind.name == "CXX_BASE_SPECIFIER"]
         named = [_named(base) for base in bases]
@@ -36,19 +33,8 @@ def base_members(top: Any) -> dict[str, list[tuple[int, str]]]:
                 f" __attribute__((packed)) {name} *{MEMBER}{number}[0];" for number, name in enumerate(named)
             )
             at = last.extent.start
-            found.setdefault(str(at.file), []).append((at.offset, f" public:{members} "))
+            found.setdefault(str(at.file), []).append(Edit(at.offset, f" public:{members} "))
     return found
-
-
-def with_edits(edits: Edits, text: Mapping[str, str]) -> list[tuple[str, bytes]]:
-    """Return files with what is put into them; ``text`` has those whose contents are not those on disk."""
-    made = []
-    for file in {**text, **edits}:
-        whole = text[file].encode() if file in text else Path(file).read_bytes()
-        for at, added in sorted(edits.get(file, ()), reverse=True):
-            whole = whole[:at] + added.encode() + whole[at:]
-        made.append((file, whole))
-    return made
 
 
 def _templates(cursors: Iterable[Any]) -> Iterator[Any]:

@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.csource import ctype
-from windtunnel.csource.bases import MEMBER, Edits, base_members, with_edits
+from windtunnel.csource.bases import MEMBER, base_members
 from windtunnel.csource.ctype import CType
 from windtunnel.csource.diagnostics import Unknown, note_missing, note_warnings, sort_errors
+from windtunnel.csource.edits import Edits, outermost_locals, with_edits
 from windtunnel.csource.includes import ABSENT, PRELUDE, absent_text, check_includes, check_read
 from windtunnel.csource.instances import instantiated, references
 from windtunnel.csource.libclang import library
@@ -279,7 +280,7 @@ class Unit:
         self.clang = parse({})
         check_read(self.clang.get_includes(), file, include, PRELUDE)
         inside = self._namespaces() if self.instances and "namespace" in text else {}
-        edits = {} if self.opencl else base_members(self.clang.cursor)
+        edits = outermost_locals(self.clang, file, text) if self.opencl else base_members(self.clang.cursor)
         if inside or edits:
             self._declarations.clear()
             self.clang = parse(inside, edits)
@@ -287,7 +288,7 @@ class Unit:
         """Whether constants such as 0.5 are floats, as they are on devices without doubles."""
         if self.single:
             arguments.append("-cl-single-precision-constant")
-            self.clang = parse({})
+            self.clang = parse({}, edits)
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {} if origins else {file: self.lines}
         self._pragmas: dict[str, list[tuple[int, bool]]] = {}
