@@ -106,6 +106,7 @@ class Assembly(Copies):
         elif not self._instruction(node, instruction):
             raise node.refused(f"the assembly '{instruction}'", _instead(instruction))
 
+    # Long: one case for each kind of instruction.
     def _instruction(self, node: Node, instruction: str) -> bool:
         """Translate an instruction on numbers, a load or a store; return whether it is one that is known."""
         found = _INSTRUCTION.match(instruction)
