@@ -20,6 +20,7 @@ from windtunnel.app.check_arguments import (
     LaunchRequest,
     MadeUp,
     arguments_of,
+    c_options,
     local_room,
 )
 from windtunnel.app.check_grids import GridSizes, grid_sizes
@@ -68,6 +69,7 @@ class Found:
     file: str
     lines: tuple[int, ...]
     columns: tuple[int, ...]
+    places: tuple[tuple[str, int, int | None], ...]
     message: str
 
 
@@ -154,9 +156,7 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
     arguments = given.get("args") or {}
     if not isinstance(arguments, dict):
         raise InputError("args that are no mapping", where=document.where((number, "args")), expected="{name: SPEC}")
-    defines = given.get("defines") or []
-    if isinstance(defines, dict):
-        defines = [f"{name}={value}" for name, value in defines.items()]
+    defines, include = c_options(given, lambda key: document.where((number, key)), file.parent)
     shared = given.get("shared_bytes")
     if shared is not None and (not isinstance(shared, int) or shared < 0):
         raise InputError(
@@ -169,8 +169,8 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
         sizes[1],
         {str(name): str(value) for name, value in arguments.items()},
         shared,
-        [str(one) for one in defines],
-        [str(file.parent / str(one)) for one in given.get("include") or []],
+        defines,
+        include,
         where,
     )
 
@@ -563,7 +563,8 @@ def _found(finding: Finding, requests: Sequence[LaunchRequest], scope: Scope, fe
     if fewer is None and (described := scope.described(finding)):
         size = f"; {described}{size}"
     size = in_opencl(size) if requests[0].file.suffix == ".cl" else size
-    return Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, f"{finding}{size}")
+    name, file = type(finding).__name__, finding.file or ""
+    return Found(name, file, tuple(finding.lines), finding.columns, finding.places, f"{finding}{size}")
 
 
 def _of_a_thread_with_an_element(finding: Finding, request: LaunchRequest, fewer: SecondSize) -> bool:
