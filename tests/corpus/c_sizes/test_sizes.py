@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from tests.corpus.c_sizes.kernels import INDICES, KERNELS, LATER, MISTAKES, NOT_FOUND, Sized
 
-from windtunnel.app.check import LaunchRequest, check, dims
+from windtunnel.app.check import check
+from windtunnel.app.check_arguments import LaunchRequest
+from windtunnel.app.check_launches import dims
 
 CASES = {
     **{name: (kernel, False) for name, kernel in KERNELS.items()},
