@@ -74,7 +74,7 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     predicted: Sequence[Predicted] = []
     made_up: Sequence[str] = []
-    fewer: SecondSize | None = None
+    tried: list[SecondSize] = []
     grids = _grid_sizes(kernels, requests)
     launches = Launches(kernels, requests, chosen, strict, grids)
     first = MadeUp() if grids is None else MadeUp(numbers=grids.first.numbers, counts=grids.first.elements)
@@ -88,15 +88,20 @@ def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, 
             ran = (launches if schedule is None else launches.anew()).run(first, schedule)
             first, findings = ran.made, list(ran.findings)
             predicted, made_up = predicted or ran.times, made_up or ran.notes
-            if not findings and schedule is None:
-                second, fewer = _second(kernels, requests, grids, first)
-                if second is not None:
-                    findings += launches.anew(fewer).run(second).findings
+            for made, fewer in _further(kernels, requests, grids, first) if schedule is None else ():
+                if not findings:
+                    tried.append(fewer)
+                    findings += launches.anew(fewer).run(made).findings
             for each in findings:
                 found.setdefault((each.finding, each.file, each.lines), each)
     notes = [*made_up, *_notes(kernels, requests, caught)]
     return Checked(
-        list(found.values()), notes, len(requests), schedules, predicted, None if fewer is None else fewer.described()
+        list(found.values()),
+        notes,
+        len(requests),
+        schedules,
+        predicted,
+        ", and one with ".join(one.described() for one in tried) or None,
     )
 
 
@@ -135,32 +140,33 @@ def _grid_sizes(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchReque
     return grid_sizes(program_of(kernel, request), integers, request.grid, request.block, sizes)
 
 
-def _second(
+def _further(
     kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest], grids: GridSizes | None, first: MadeUp
-) -> tuple[MadeUp | None, SecondSize | None]:
-    """Return a further launch, with fewer elements than threads; None for no such launch."""
+) -> list[tuple[MadeUp, SecondSize]]:
+    """Return further launches, with fewer elements than threads."""
     (kernel, *_), (request, *others) = kernels, requests
     if others or (
         isinstance(kernel.function, CFunction) and states_conditions(kernel.function.module.unit.lines)
     ):  # fmt: skip
-        return None, None
+        return []
     if grids is not None:
-        second = grids.second
-        if second is None:
-            return None, None
-        return replace(first, numbers=second.numbers, counts={**first.counts, **second.elements}), SecondSize(
-            math.prod(grids.sides.values()), several=True, sides=grids.sides
-        )
+        return [
+            (
+                replace(first, numbers=sizes.numbers, counts={**first.counts, **sizes.elements}),
+                SecondSize(math.prod(sizes.sides.values()), several=True, sides=sizes.sides),
+            )
+            for sizes in grids.further
+        ]
     threads = request.grid[0] * request.block[0]
     if math.prod(request.grid) * math.prod(request.block) != threads:
-        return None, None
+        return []
     free = [p for p in kernel.parameters if p.name not in request.arguments and not p.members]
     counts = [p.name for p in free if p.kind == "number" and p.dtypes[0].kind in "iu" and is_count(p.name)]
     if not any(p.kind == "pointer" for p in free):
-        return None, None
+        return []
     fewer = second_size(program_of(kernel, request), counts, threads, request.block[0])
     if fewer is None:
-        return None, None
+        return []
     # Integers that replace others with which a division by zero follows may be too large here.
     integer = None if (first.integer or 0) > fewer.elements else first.integer
-    return replace(first, elements=fewer.elements, integer=integer), fewer
+    return [(replace(first, elements=fewer.elements, integer=integer), fewer)]
