@@ -69,12 +69,14 @@ class Shape(NamedTuple):
         sides: The integers whose product is the size.
         steps: By how many columns and rows the access is beside the one of its coordinates.
         mixed: Whether a pitch is the size along another axis than the one that it is the length of.
+        turned: Whether a coordinate is subtracted from its bound.
     """
 
     factor: int
     sides: tuple[str, ...]
     steps: tuple[int, ...]
     mixed: bool
+    turned: bool
 
 
 def grid_sizes(
@@ -190,6 +192,7 @@ class Uses:
         if not self._axes(made) and any(s[1:] in self.reading.starts for m in made for s in m):
             self.counts |= {s for m in made for s in m} & self.integers
 
+    # Long: a comparison with one integer, with several, and with a constant.
     def _side(self, left: ir.Expr, right: ir.Expr) -> tuple[str | int, Polynomial, int] | None:
         """Return the integer of a comparison, what is compared with it, and the sign of that; None for another one."""
         difference = self._difference(left, right)
@@ -329,6 +332,7 @@ class Uses:
 
     # What buffers hold.
 
+    # Long: one case for each kind of a coordinate.
     def _bound(self, coordinate: Coordinate) -> str | int | None:
         """Return what a coordinate stays below; None if that is not known."""
         if all(sign < 0 for _, sign in coordinate):
@@ -439,7 +443,8 @@ class Uses:
         if max(steps, default=0) <= 0 or min(steps) < 0:
             return True
         beyond = {shape.steps for shape in shapes if any(shape.steps)}
-        own = any(not any(shape.steps) for shape in shapes)  # without it, the buffer may begin with a row more
+        # Without an access of a thread's own row, the buffer may begin with a row more.
+        own = any(shape.turned or not any(shape.steps) for shape in shapes)
         inner = {s for s in beyond if not any(s[1:])}
         outer = {s for s in beyond if own and s[:2] == (0, 1) and not any(s[2:])}
         return (
@@ -493,6 +498,7 @@ class Uses:
                 rest[key[0]] = rest.get(key[0], 0) + key[1]
         return self._sized(groups, bounds, {names: step for names, step in rest.items() if step})
 
+    # Long: steps beside the coordinates, pitches, and the sides whose product is the size.
     def _sized(
         self,
         groups: Mapping[tuple[tuple[str, ...], int], Sequence[tuple[str, int]]],
@@ -509,10 +515,10 @@ class Uses:
             steps.append(step // factor)
         if len(keys) == 1 and steps[0] > 0:  # where rows begin, perhaps
             return None
-        if rest or any(s.startswith("?") and self._is_below_zero(s) for terms in groups.values() for s, _ in terms):
-            steps = [*steps, -1, 1] if not rest else steps
-            if rest:
-                return None
+        if rest:
+            return None
+        if any(self._is_below_zero(s) for terms in groups.values() for s, _ in terms):
+            steps += [-1, 1]  # neighbours on both sides
         of_bounds = {bound for bound in bounds.values() if isinstance(bound, str)}
         pitches = {name for names, _ in keys for name in names}
         free = sorted(name for name in pitches - of_bounds if name not in self.roles and name not in self.counts)
@@ -520,7 +526,9 @@ class Uses:
         sides = [bounds[key] for key in within] + free
         numbers = [one for one in sides if isinstance(one, int)]
         names = tuple(sorted(one for one in sides if isinstance(one, str)))
-        return Shape(inner * prod(numbers), names, tuple(steps), not free and not self._is_chain(keys, bounds))
+        turned = any(all(sign < 0 for _, sign in terms) for terms in groups.values())
+        mixed = not free and not self._is_chain(keys, bounds)
+        return Shape(inner * prod(numbers), names, tuple(steps), mixed, turned)
 
     @staticmethod
     def _is_chain(
