@@ -249,8 +249,9 @@ class _Data:
 # Long: one part for each line of the list.
 def lines_of(case: Case, module_name: str, folder: Path, data: _Data) -> tuple[list[str], list[str]]:
     """Return the lines of a case for `launch_cases`, and the names of its buffers."""
-    from windtunnel.app.check import kernels_of, launches_of
     from windtunnel.app.check_arguments import MadeUp, arguments_of
+    from windtunnel.app.check_kernels import kernels_of
+    from windtunnel.app.check_launches import launches_of
 
     requests = launches_of(folder / "src" / f"{case.name}.yaml")
     kernels = kernels_of(requests)

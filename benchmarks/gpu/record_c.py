@@ -72,8 +72,9 @@ def launched(device: Any, name: str, folder: Path, mode: str) -> dict[str, Any]:
     if name.startswith("opencl_c_"):
         return _opencl_c(device, name, mode)
     import windtunnel
-    from windtunnel.app.check import kernels_of, launches_of
     from windtunnel.app.check_arguments import MadeUp, arguments_of
+    from windtunnel.app.check_kernels import kernels_of
+    from windtunnel.app.check_launches import launches_of
 
     requests = launches_of(folder / "src" / f"{name}.yaml")
     kernels = kernels_of(requests)

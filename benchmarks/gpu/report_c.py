@@ -192,7 +192,8 @@ def _fnv(array: np.ndarray) -> str:
 
 def verdicts(recorded: Sequence[Path], folder: Path, schedules: int) -> list[Verdict]:
     """Return what is said of each kernel in CUDA C."""
-    from windtunnel.app.check import check, launches_of
+    from windtunnel.app.check import check
+    from windtunnel.app.check_launches import launches_of
 
     told = json.loads((folder / "cases.json").read_text())
     jobs: list[dict[str, Any]] = []

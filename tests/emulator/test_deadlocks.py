@@ -7,31 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.corpus import planted_deadlocks
+from tests.corpus.planted_deadlocks import two_locks_crosswise, waits_for_the_last_block
 from tests.emulator.shared import device, line_of, with_x, zeros
 
 import windtunnel
-from windtunnel import atomic, blockIdx, errors, grid, gridDim, i32, threadfence, threadIdx
-
-
-@windtunnel.kernel
-def crosswise(locks: i32[:], holding: i32[:]):  # type: ignore[no-untyped-def]
-    mine = blockIdx.x
-    while atomic.cas(locks, mine, 0, 1) != 0:
-        pass
-    atomic.add(holding, 0, 1)
-    while atomic.add(holding, 0, 0) < 2:
-        pass
-    while atomic.cas(locks, 1 - mine, 0, 1) != 0:  # HERE
-        pass
-
-
-@windtunnel.kernel
-def waits_for_the_last(flag: i32[:]):  # type: ignore[no-untyped-def]
-    if blockIdx.x == gridDim.x - 1:
-        atomic.exch(flag, 0, 1)
-    else:
-        while atomic.add(flag, 0, 0) == 0:  # HERE
-            pass
+from windtunnel import atomic, blockIdx, errors, grid, i32, threadfence, threadIdx
 
 
 @windtunnel.kernel
@@ -56,11 +37,11 @@ def counts_its_turns(flag: i32[:], turns: i32[:]):  # type: ignore[no-untyped-de
 def test_a_deadlock_tells_the_circle() -> None:
     accelerator = device()
     with pytest.raises(errors.Deadlock) as met:
-        accelerator.launch(crosswise, 2, 1, *zeros(accelerator, 2, 1))
-    line = line_of(crosswise)
+        accelerator.launch(two_locks_crosswise, 2, 1, *zeros(accelerator, 2, 1))
+    line = line_of(two_locks_crosswise, "  # BUG")
     text = str(met.value)
     assert met.value.lines == (line,)
-    assert met.value.file == __file__
+    assert met.value.file == planted_deadlocks.__file__
     assert f"thread 0 of block 0 waits at line {line}" in text
     assert "element 1 of 'locks', 1, which thread 0 of block 1 changed last" in text
     assert "element 0 of 'locks', 1, which thread 0 of block 0 changed last" in text
@@ -71,11 +52,11 @@ def test_a_wait_for_a_block_that_has_not_begun_says_how_many_fit() -> None:
     """An L4 has 58 units of 24 blocks each: of 1,400 blocks 1,392 fit, and with as many there is no deadlock."""
     accelerator = device()
     with pytest.raises(errors.Deadlock) as met:
-        accelerator.launch(waits_for_the_last, 1400, 1, *zeros(accelerator, 1))
+        accelerator.launch(waits_for_the_last_block, 1400, 1, *zeros(accelerator, 1))
     assert "8 of 1,400 blocks have not begun: l4 holds 1,392 of this size at once" in str(met.value)
-    assert met.value.lines == (line_of(waits_for_the_last),)
+    assert met.value.lines == (line_of(waits_for_the_last_block, "  # BUG"),)
     accelerator = device()
-    accelerator.launch(waits_for_the_last, 1392, 1, *zeros(accelerator, 1))
+    accelerator.launch(waits_for_the_last_block, 1392, 1, *zeros(accelerator, 1))
     accelerator.synchronize()
 
 

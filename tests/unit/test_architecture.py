@@ -97,8 +97,6 @@ DRIVERS = {"cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda
 # Modules of tests over 600 lines, each with the reason. A module that no longer is has to leave this table.
 LONG_TESTS = {
     "corpus/numba_cuda/language.py": "recorded results name its programs by this module",
-    "unit/test_check_command.py": "to be split by what a check prints and by what it reads",
-    "unit/test_plan.py": "to be split by the answer and by how fleets are judged",
 }
 
 

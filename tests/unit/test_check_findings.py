@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from windtunnel.app.check import Checked, LaunchRequest, check, dims
+from windtunnel.app.check import Checked, check
+from windtunnel.app.check_arguments import LaunchRequest
+from windtunnel.app.check_launches import dims
 from windtunnel.cli.main import main
 from windtunnel.core.errors import InputError
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from tests.cases import search_alone
-from tests.unit.test_plan import plan_scenario
+from tests.unit.planning import plan_scenario
 
 import windtunnel
 from windtunnel.app.plan import plan

@@ -1,39 +1,37 @@
 """The sizes that `windtunnel check` makes up for launches of two and three dimensions.
 
-A kernel with ``y * width + x`` needs a width, a height and buffers that fit together. What an integer is for is told by
-its use: one that a thread's index along an axis is compared with is a size along that axis, and so is one that an index
-along another axis is multiplied by (the length of a row). Indices are read as polynomials of the indices of threads
-and blocks, the parameters, and what is not known.
+A kernel with ``y * width + x`` needs a width, a height and buffers that fit together. Comparisons and indices are read
+as polynomials (`check_polynomials`) for three facts:
 
-A buffer that is indexed by rows (``y * width + x``, where x is compared with the width and y with the height) has as
-many elements as rows and columns. The size of another one is not told by its kernel: it grows until the launch stays
-within it (``check_made_up``). A second launch has sizes that the block does not divide.
+- *The size along an axis* is an integer that an index along the axis is compared with.
+- *A pitch*, an integer that an index is multiplied by, is as large as the number of values of what is added to it.
+- *A buffer's size* is the product of the bounds of its coordinates (what is multiplied by different pitches), if all
+  accesses have the same one: of ``y * width + x``, the size that y is compared with times the one of x. Where a
+  coordinate has no bound, the kernel does not tell the size, and the buffer grows until the launch stays within it.
+
+Further launches have sizes that the block does not divide, in both orders if a pitch is the size of another axis.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from typing import NamedTuple
 
+from windtunnel.app.check_polynomials import AXES, ORDERED, Polynomial, Reading, combined, without
 from windtunnel.app.check_sizes import smaller
 from windtunnel.language import ir
 
-ORDERED = ("<", "<=", ">", ">=")
 _FEW = 4
 """The largest value of a made-up integer that bounds loops and is no size: such as the radius of a filter."""
-_MAX_DEPTH = 40
-_MAX_TERMS = 64
-"""Terms of a polynomial; one of more is not known."""
-_AXES = 3
+_WHOLE, _CLAMPED, _NEAR = range(3)
+"""How an integer is compared with an index along an axis: with the index itself, with one that is replaced if it is
+beyond, or with one beside it."""
 
-Monomial = tuple[str, ...]
-Polynomial = dict[Monomial, int]
-"""Coefficients of products of symbols: ``X``, ``Y``, ``Z`` (a thread's index in the grid), names of parameters, and
-others that are not known."""
+Coordinate = frozenset[tuple[str, int]]
+"""The sum of symbols, each with its sign."""
 
 
 class Sizes(NamedTuple):
@@ -42,10 +40,12 @@ class Sizes(NamedTuple):
     Attributes:
         numbers: The values of integers, by name.
         elements: The elements of buffers, by name, of which the size is known.
+        sides: The sizes along an axis that are smaller than the launch.
     """
 
     numbers: Mapping[str, int]
     elements: Mapping[str, int]
+    sides: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,29 @@ class GridSizes:
 
     Attributes:
         first: For a launch with an element for each thread.
-        second: For a launch with fewer; None if the kernel does not guard its accesses by its sizes.
-        sides: The integers that are sizes along an axis, and their values in the second launch.
+        further: For launches with fewer; none if the kernel does not guard its accesses by its sizes.
     """
 
     first: Sizes
-    second: Sizes | None
-    sides: Mapping[str, int]
+    further: Sequence[Sizes]
+
+
+class Shape(NamedTuple):
+    """The size of a buffer, as one access tells it.
+
+    Attributes:
+        factor: What the product of the sides is multiplied by.
+        sides: The integers whose product is the size.
+        steps: By how many columns and rows the access is beside the one of its coordinates.
+        mixed: Whether a pitch is the size along another axis than the one that it is the length of.
+        turned: Whether a coordinate is subtracted from its bound.
+    """
+
+    factor: int
+    sides: tuple[str, ...]
+    steps: tuple[int, ...]
+    mixed: bool
+    turned: bool
 
 
 def grid_sizes(
@@ -70,444 +86,488 @@ def grid_sizes(
 
     ``sizes``: the bytes of an element of each buffer that is made up.
     """
-    extents = [g * b for g, b in zip(grid, block, strict=True)]
-    if not integers or prod(extents[1:]) == 1:
+    if not integers or prod(grid[1:]) * prod(block[1:]) == 1:
         return None
-    uses = Uses(program, integers, block)
-    uses.read()
-    sides = uses.sides()
-    if not sides:
+    uses = Uses(program, integers, grid, block)
+    if not uses.sides and not uses.pitches:
         return None
-    numbers = {name: extents[axis] for name, axis in sides.items()}
-    numbers |= {name: prod(extents[:axis]) for name, axis in uses.strides.items() if name not in sides}
-    loops = {
-        name: max(min(_FEW, *extents[:2]), uses.added(name, extents)) for name in uses.counts if name not in numbers
-    }
-    rows = uses.rows(sides)
+    numbers = uses.numbers()
+    shapes = uses.shapes()
     of_arrays = {name: (size, program.arrays[name].element.dtype.itemsize) for name, size in sizes.items()
                  if name in program.arrays}  # fmt: skip
-    first = Sizes(numbers | loops, _elements(rows, numbers, of_arrays))
-    guarded, fewer = _fewer(uses, sides, extents, block)
-    # Strides of planes are products of sides, so they are known only where no side changes.
-    second = None
-    if guarded and not set(uses.strides) - set(sides):
-        second = Sizes(numbers | loops | fewer, _elements(rows, numbers | fewer, of_arrays))
-    return GridSizes(first, second, {name: fewer[name] for name in sorted(guarded)})
+
+    def with_sides(sides: Mapping[str, int]) -> Sizes:
+        known = {**numbers, **sides}
+        elements = {
+            name: -(-shapes[name].factor * prod(known[side] for side in shapes[name].sides) * bytes_ // whole)
+            for name, (whole, bytes_) in of_arrays.items() if name in shapes
+        }  # fmt: skip
+        return Sizes(known, elements, sides)
+
+    further = _fewer(uses, numbers, block)
+    mixed = any(shape.mixed for shape in uses.read_shapes)
+    other = _other_order(further) if mixed and not uses.reads_grid else {}
+    return GridSizes(with_sides({}), [with_sides(sides) for sides in (further, other) if sides])
 
 
-def _fewer(
-    uses: Uses, sides: Mapping[str, int], extents: Sequence[int], block: Sequence[int]
-) -> tuple[set[str], dict[str, int]]:
-    """Return the sides that guard all stores and are smaller in the second launch, and their values there."""
-    guarded = {name for name in uses.guards if name in sides and sides[name] < _AXES}
-    fewer = {name: smaller(extents[axis], block[axis]) or extents[axis] for name, axis in sides.items()}
-    guarded = {name for name in guarded if fewer[name] < extents[sides[name]]}
-    return guarded, {name: fewer[name] for name in guarded}
+def _fewer(uses: Uses, numbers: Mapping[str, int], block: Sequence[int]) -> dict[str, int]:
+    """Return different sizes for the sides that guard the stores, none of which the block divides."""
+    made: dict[str, int] = {}
+    for name in sorted(uses.guards, key=lambda n: (-numbers[n], n)):
+        value = smaller(numbers[name], block[uses.sides[name]]) or numbers[name]
+        while value in made.values() and value > 1:
+            value -= 1
+        if value < numbers[name]:
+            made[name] = value
+    return dict(sorted(made.items()))
 
 
-def _elements(
-    rows: Mapping[str, tuple[int, Monomial]], numbers: Mapping[str, int], sizes: Mapping[str, tuple[int, int]]
-) -> dict[str, int]:
-    """Return the elements of the parameters that hold the rows."""
-    return {
-        array: -(-factor * prod(numbers[name] for name in sides) * sizes[array][1] // sizes[array][0])
-        for array, (factor, sides) in rows.items()
-        if array in sizes
-    }
+def _other_order(sides: Mapping[str, int]) -> dict[str, int]:
+    """Return the sides with the largest one as the smallest."""
+    if len(sides) < 2:
+        return {}
+    largest, smallest = max(sides, key=lambda n: sides[n]), min(sides.values())
+    return {**sides, largest: smallest - max(smallest // 4, 1)} if smallest > 1 else {}
 
 
 class Uses:
-    """How a kernel uses its integers."""
+    """How a kernel uses its integers.
 
-    def __init__(self, program: ir.Program, integers: Collection[str], block: Sequence[int]) -> None:
-        self.program, self.integers, self.block = program, frozenset(integers), block
-        assigned = [s for s in ir.walk(program.body) if isinstance(s, ir.Assign)]
-        loops = [s for s in ir.walk(program.body) if isinstance(s, ir.For)]
-        changed = Counter([s.name for s in assigned] + [s.name for s in loops])
-        self.values = {s.name: s.value for s in assigned if changed[s.name] == 1}
-        self.versions = self._versions(Counter(s.name for s in program.body if isinstance(s, ir.Assign)), changed)
-        """The names of the values of variables that are assigned anew, by the identity of their uses."""
-        self.changed = frozenset(changed)
-        self.starts: dict[str, ir.Expr] = {}
-        """The first values of variables that change, as those of a loop that begins with a thread's index."""
-        for statement in ir.walk(program.body):
-            if isinstance(statement, ir.Assign | ir.For) and statement.name not in self.values:
-                value = statement.value if isinstance(statement, ir.Assign) else statement.start
-                self.starts.setdefault(statement.name, value)
-        self.compared: dict[int, dict[str, int]] = {axis: {} for axis in range(_AXES)}
-        """For each axis, the integers that an index along it is compared with, and how often."""
-        self.turned: dict[str, int] = {}
-        """Integers that the index of a tile that is turned round is compared with, and the axis."""
-        self.near: dict[str, int] = {}
-        """Integers that a part of an index along an axis is compared with, as a tile's, and that axis."""
-        self.stops: dict[str, Polynomial] = {}
-        """Where loops end, by the names of their counters."""
-        self.bounds: set[str] = set()
-        """Integers that bound the loops whose counter does not begin with a thread's index."""
-        self.paired: dict[str, int] = {}
-        """Integers that multiply an index to which one along the axis is added, or that it is subtracted from."""
-        self.lengths: set[str] = set()
-        """Integers that an index along y or z is multiplied by."""
-        self.strides: dict[str, int] = {}
-        """Integers that an index along z alone is multiplied by: the elements of a plane."""
-        self.read_at_all: set[str] = set()
+    Attributes:
+        sides: The integers that are a size along an axis, and that axis.
+        guards: Those of them that guard all stores, or are of another axis than those that do.
+        reads_grid: Whether the kernel reads the number of blocks.
+    """
+
+    def __init__(
+        self, program: ir.Program, integers: Collection[str], grid: Sequence[int], block: Sequence[int]
+    ) -> None:
+        self.reading = Reading(program, integers, block)
+        self.program, self.integers, self.grid, self.block = program, frozenset(integers), grid, block
+        self.extents = [g * stride for g, stride in zip(grid, self.reading.strides, strict=True)]
+        self.limits: dict[Coordinate, list[str | int]] = {}
+        """What coordinates are compared with."""
+        self.reaching: set[Coordinate] = set()
+        """Counters of loops, and clamped values, that may be as large as their limit: ``k <= n``, ``min(y, h)``."""
+        self.roles: dict[str, dict[int, int]] = {}
+        """For each integer, the axes of what it is compared with, and how it is."""
         self.counts: set[str] = set()
-        """Integers that a variable that changes is compared with, as the counter of a loop, and those in indices."""
-        self.guards: set[str] = set()
+        """Integers that are compared with the counter of a loop."""
         self.indices: dict[str, list[Polynomial]] = {}
-        self._polynomials: dict[str, Polynomial] = {}
-
-    def read(self) -> None:
-        """Read the kernel's comparisons and indices."""
-        for statement in ir.walk(self.program.body):
-            if isinstance(statement, ir.For) and self._axis_of_sum(self.polynomial(statement.start)) is None:
-                self.bounds |= self._counted(self.polynomial(statement.stop))
-            elif isinstance(statement, ir.While):
-                for e in ir.inside(statement.condition):
-                    if isinstance(e, ir.Binary) and e.op in ORDERED:
-                        self._bound(combined("-", self.polynomial(e.left), self.polynomial(e.right)))
-        self._read_uses()
-        every: list[frozenset[str]] = []
-        loads: list[frozenset[str]] = []
-        self._stores(self.program.body, frozenset(), frozenset(), every, loads)
-        self.guards = set(frozenset.intersection(*every)) if every else set()
-        of_loads = set(frozenset.intersection(*loads)) if loads else set()
-        # A store that is guarded along one axis only, by a size that guards all loads too, lacks the other guard.
-        if self.guards and self.guards < of_loads:
-            self.guards |= {n for n in of_loads if all(self._along(n) != self._along(g) for g in self.guards)}
-        self.guards |= self.never if len(self.never) == 1 else set()
-        self.strides = {name: axis for name, axis in self.strides.items() if name not in self.bounds}
-
-    def _along(self, name: str) -> int | None:
-        """Return the axis of a size that is compared with indices along it."""
-        axes = [axis for axis, names in self.compared.items() if name in names]
-        return axes[0] if axes else self.turned.get(name, self.near.get(name))
-
-    def _read_uses(self) -> None:
-        for statement in ir.walk(self.program.body):
-            if isinstance(statement, ir.For):
-                self.stops[statement.name] = self.polynomial(statement.stop)
-                self.counts |= {s for m in self.polynomial(statement.stop) for s in m} & self.integers
-                self._compare(statement.start, statement.stop)
-            for e in ir.expressions(statement):
-                if isinstance(e, ir.Binary) and (e.op in ORDERED or e.op in ("min", "max")):
-                    self._compare(e.left, e.right)
-                elif isinstance(e, ir.Variable) and e.name in self.integers:
-                    self.read_at_all.add(e.name)
-                elif isinstance(e, (ir.Load, ir.Atomic)):
-                    self._index(e.array, e.indices)
+        self.read_shapes: list[Shape] = []
+        self.sides: dict[str, int] = {}
+        self.guards: set[str] = set()
+        statements = list(ir.walk(program.body))
+        expressions = [e for s in statements for e in ir.expressions(s)]
+        self.reads_grid = any(
+            isinstance(e, ir.Index) and e.what not in ("thread", "block", "block_size") for e in expressions
+        )
+        compared = [(e.left, e.right, e.op) for e in expressions
+                    if isinstance(e, ir.Binary) and e.op in (*ORDERED, "min", "max")]  # fmt: skip
+        loops = [(ir.Variable(s.line, s.name), s.stop, "<") for s in statements if isinstance(s, ir.For)]
+        for left, right, _ in (*compared, *loops):
+            self._count(left, right)
+        for left, right, op in (*compared, *loops):
+            self._compare(left, right, op)
+        for e in expressions:
+            if isinstance(e, (ir.Load, ir.Atomic)):
+                self._index(e.array, e.indices)
+        for statement in statements:
             if isinstance(statement, ir.Store):
                 self._index(statement.array, statement.indices)
+        self.pitches = self._pitches()
+        self.sides = self._sides(self.integers - {e.name for e in expressions if isinstance(e, ir.Variable)})
+        self.guards = self._guards()
 
-    def _versions(self, direct: Mapping[str, int], changed: Mapping[str, int]) -> dict[int, str]:
-        """Give a name to each value of a variable that is assigned several times, one after the other."""
-        at = {name: 0 for name, count in direct.items() if 1 < count == changed[name]}
-        found: dict[int, str] = {}
-        for statement in self.program.body if at else ():
-            for e in chain.from_iterable(ir.expressions(s) for s in ir.walk([statement])):
-                if isinstance(e, ir.Variable) and at.get(e.name):
-                    name = f"{e.name}#{at[e.name]}"
-                    # An expression that occurs twice in the tree may have two values.
-                    found[id(e)] = name if found.setdefault(id(e), name) == name else e.name
-            if isinstance(statement, ir.Assign) and statement.name in at:
-                at[statement.name] += 1
-                self.values[f"{statement.name}#{at[statement.name]}"] = statement.value
-        return found
+    # What integers are compared with.
 
-    def _counted(self, bound: Polynomial) -> set[str]:
-        return {s for m in bound for s in m} & self.integers
+    def _difference(self, left: ir.Expr, right: ir.Expr) -> Polynomial:
+        return self.reading.in_grid(combined("-", self.reading.polynomial(left), self.reading.polynomial(right)))
 
-    def _axis_of_sum(self, made: Polynomial) -> int | None:
-        return next((axis for m in made for s in m if (axis := self._axis(s)) is not None), None)
+    def _axes(self, made: Polynomial) -> set[int]:
+        return {axis for m in made for s in m if (axis := self.reading.axis(s)) is not None}
 
-    def _bound(self, difference: Polynomial) -> None:
-        """Record integers with which the condition of a loop compares a counter."""
-        counters = {s[1:] for m in difference for s in m} & set(self.starts)
-        if counters and self._axis_of_sum(difference) is None:
-            self.bounds |= self._counted(difference)
+    def _count(self, left: ir.Expr, right: ir.Expr) -> None:
+        made = self._difference(left, right)
+        if not self._axes(made) and any(s[1:] in self.reading.starts for m in made for s in m):
+            self.counts |= {s for m in made for s in m} & self.integers
 
-    def sides(self) -> dict[str, int]:
-        """Return the integers that are sizes, and their axes."""
-        found: dict[str, int] = {}
-        for axis, names in self.compared.items():
-            for name in names:
-                found.setdefault(name, axis)
-        for name, axis in self.turned.items():
-            found.setdefault(name, axis)
-        for name, axis in self.paired.items():
-            found.setdefault(name, axis)
-        for name in self.lengths - set(self.strides) - self.bounds:
-            found.setdefault(name, 0)
-        for name, axis in self.near.items():
-            found.setdefault(name, axis)
-        # An integer that is never read is the size along the axis that is compared with none.
-        missing = [axis for axis in (0, 1) if not self.compared[axis] and axis not in self.turned.values()]
-        if len(self.never) == 1 and len(missing) == 1 and found:
-            found.setdefault(next(iter(self.never)), missing[0])
-        return found
-
-    @property
-    def never(self) -> frozenset[str]:
-        """The integers that are never read."""
-        return self.integers - self.read_at_all
-
-    # Polynomials.
-
-    def polynomial(self, e: ir.Expr, depth: int = 0) -> Polynomial:
-        """Return an integer as a polynomial."""
-        if depth > _MAX_DEPTH:
-            return {(f"?{id(e)}",): 1}
-        match e:
-            case ir.Literal(value=value) if isinstance(value, int):
-                return {(): int(value)} if value else {}
-            case ir.Convert(operand=operand) if e.type is not None and e.type.kind in ("int", "uint"):
-                return self.polynomial(operand, depth + 1)
-            case ir.Index(what="block_size", axis=axis):
-                return {(): self.block[axis]}
-            case ir.Index(what=what, axis=axis) if what in ("thread", "block"):
-                return {(f"{what[0]}{axis}",): 1}
-            case ir.Variable():
-                name = self.versions.get(id(e), e.name)
-                if name in self.values:
-                    if name not in self._polynomials:
-                        self._polynomials[name] = {(f"?{name}",): 1}  # of a variable that depends on itself
-                        self._polynomials[name] = self.polynomial(self.values[name], depth + 1)
-                    return self._polynomials[name]
-                return {(name if name in self.integers and name not in self.changed else f"?{name}",): 1}
-            case ir.Binary(op="+" | "-" | "*" as op, left=left, right=right):
-                one, other = self.polynomial(left, depth + 1), self.polynomial(right, depth + 1)
-                if max(len(one) * len(other) if op == "*" else 0, len(one) + len(other)) <= _MAX_TERMS:
-                    return combined(op, one, other)
-            case ir.Binary(op="<<", left=left, right=ir.Literal(value=bits)):
-                return combined("*", self.polynomial(left, depth + 1), {(): 1 << int(bits)})
-            case ir.Unary(op="-", operand=operand):
-                return combined("*", self.polynomial(operand, depth + 1), {(): -1})
-            case ir.Call(op="index.linear", arguments=[start, *terms]):
-                made = self.polynomial(start, depth + 1)
-                for term, factor in zip(terms[::2], terms[1::2], strict=True):
-                    product = combined("*", self.polynomial(term, depth + 1), self.polynomial(factor, depth + 1))
-                    made = combined("+", made, product)
-                return made
-        return {(f"?{id(e)}",): 1}
-
-    def in_grid(self, made: Polynomial, *, turned: bool = True) -> Polynomial:
-        """Return a polynomial with ``X``, ``Y`` and ``Z`` for the indices of threads in the grid.
-
-        ``turned``: ``b1 * 16 + t0`` is one along y, too, for blocks of 16 by 16, as in a transpose.
-        """
-        made = dict(made)
-        for axis in range(_AXES):
-            for within in (axis, *(other for other in range(_AXES) if other != axis)):
-                if self.block[within] != self.block[axis] or (within != axis and not turned):
-                    continue
-                for monomial, factor in list(made.items()):
-                    if f"b{axis}" not in monomial or monomial not in made:
-                        continue
-                    rest = _without(monomial, f"b{axis}")
-                    thread = tuple(sorted((*rest, f"t{within}")))
-                    of_thread = made.get(thread, 0) if self.block[within] > 1 else factor // self.block[axis]
-                    if of_thread and factor == of_thread * self.block[axis]:
-                        del made[monomial]
-                        made.pop(thread, None)
-                        made[tuple(sorted((*rest, "XYZ"[axis])))] = of_thread
-        return made
-
-    # Uses.
-
-    def _axis(self, symbol: str) -> int | None:
-        """Return the axis of a symbol, also of a variable that begins with an index along one; None for another."""
-        if not symbol.startswith("?") or symbol[1:] not in self.starts:
-            return _axis_of(symbol)
-        start = self.polynomial(self.starts[symbol[1:]])
-        axes = {axis for monomial in start for one in monomial if (axis := _axis_of(one)) is not None}
-        return axes.pop() if len(axes) == 1 else None
-
-    def _compare(self, left: ir.Expr, right: ir.Expr) -> None:
-        found = self._side(left, right)
-        if found is None:
-            symbols = {s for value in (left, right) for m in self.polynomial(value) for s in m}
-            if any(s[1:] in self.starts for s in symbols):
-                self.counts |= symbols & self.integers
-            return
-        name, axis, whole = found
-        if whole and self._side(left, right, turned=False) is not None:
-            self.compared[axis][name] = self.compared[axis].get(name, 0) + 1
-        elif whole:
-            self.turned.setdefault(name, axis)
-        else:
-            self.near.setdefault(name, axis)
-
-    # Long: one condition for each form of a comparison.
-    def _side(self, left: ir.Expr, right: ir.Expr, *, turned: bool = True) -> tuple[str, int, bool] | None:
-        """Return the integer that an index of a thread is compared with, its axis, and whether it is the whole one."""
-        difference = self.in_grid(combined("-", self.polynomial(left), self.polynomial(right)), turned=turned)
+    # Long: a comparison with one integer, with several, and with a constant.
+    def _side(self, left: ir.Expr, right: ir.Expr) -> tuple[str | int, Polynomial, int] | None:
+        """Return the integer of a comparison, what is compared with it, and the sign of that; None for another one."""
+        difference = self._difference(left, right)
         integers = [m for m in difference if set(m) & self.integers]
         if len(integers) > 1:  # W - K + 1, where K bounds loops, is a size less a constant
-            kept = [m for m in integers if not set(m) <= self.bounds]
+            kept = [m for m in integers if not set(m) <= self.counts]
             difference = {m: f for m, f in difference.items() if m in kept or m not in integers}
             integers = kept
-        rest = [m for m in difference if m and m not in integers]
-        if len(integers) != 1 or len(integers[0]) != 1 or not rest:
+        rest = {m: f for m, f in difference.items() if m and m not in integers}
+        if not rest or len(integers) > 1 or any(len(m) != 1 for m in integers):
             return None
-        (name,) = integers[0]
-        axes = {axis for m in rest for s in m if (axis := self._axis(s)) is not None}
-        if len(axes) != 1:
+        sign = -difference[integers[0]] if integers else 1 if next(iter(rest.values())) > 0 else -1
+        if abs(sign) != 1:
             return None
-        whole = len(rest) == 1 and rest[0] in (("X",), ("Y",), ("Z",)) and difference[rest[0]] == -difference[(name,)]
-        return name, axes.pop(), whole
+        limit: str | int = integers[0][0] if integers else -sign * difference.get((), 0)
+        return limit, {m: f * sign for m, f in rest.items()}, sign
+
+    def _compare(self, left: ir.Expr, right: ir.Expr, op: str) -> None:
+        found = self._side(left, right)
+        if found is None:
+            return
+        limit, rest, sign = found
+        coordinate = frozenset((m[0] if len(m) == 1 else "?", factor) for m, factor in rest.items())
+        ordered, axes = op in ORDERED, self._axes(rest)
+        beyond = op in (("<=", ">") if sign > 0 else (">=", "<"))
+        if isinstance(limit, int):
+            limit += beyond
+        elif ordered and not axes and beyond > sign * self._difference(left, right).get((), 0):
+            self.reaching.add(coordinate)
+        if ordered and (isinstance(limit, str) or limit > 0):
+            self.limits.setdefault(coordinate, []).append(limit)
+        if len(axes) == 1 and isinstance(limit, str):
+            (axis,) = axes
+            whole = rest == {("XYZ"[axis],): 1} or self._begins_at(rest, axis)
+            self._has_role(limit, axis, _NEAR if not whole else _WHOLE if ordered else _CLAMPED)
+
+    def _begins_at(self, made: Polynomial, axis: int) -> bool:
+        """Return whether a value is a variable that begins with the index of a thread along an axis."""
+        (monomial, factor), *others = made.items()
+        start = self.reading.starts.get(monomial[0].removeprefix("?"))
+        return (not others and factor == 1 and len(monomial) == 1 and start is not None
+                and self.reading.in_grid(self.reading.polynomial(start)) == {("XYZ"[axis],): 1})  # fmt: skip
+
+    def _has_role(self, name: str, axis: int, role: int) -> None:
+        roles = self.roles.setdefault(name, {})
+        roles[axis] = min(role, roles.get(axis, role))
+
+    # What integers multiply.
 
     def _index(self, array: str, indices: Sequence[ir.Expr]) -> None:
         if array not in self.program.arrays or len(indices) != 1:
             return
-        made = self.in_grid(self.polynomial(indices[0]))
+        made = self.reading.in_grid(self.reading.polynomial(indices[0]))
+        whole = self.reading.unknown.get(next(iter(made))[0]) if len(made) == 1 and len(next(iter(made))) == 1 else None
+        if isinstance(whole, ir.Select):  # of two indices
+            self._index(array, [whole.yes])
+            self._index(array, [whole.no])
+            return
         self.indices.setdefault(array, []).append(made)
-        for monomial in made:
-            axes = {axis for s in monomial if (axis := self._axis(s)) is not None}
-            names = [s for s in monomial if s in self.integers]
-            self.counts |= set(names)
-            if axes and max(axes) > 0:
-                self.lengths |= set(names)
-                if axes == {2} and len(names) == 1:
-                    self.strides[names[0]] = 2
-        self._pair(made)
+        # (height - 1 - y) * width: what an index along y is subtracted from.
+        for monomial, factor in made.items():
+            names = self._names(monomial)
+            for name in names if len(names) == len(monomial) else ():
+                for other, negative in made.items():
+                    axes = self._axes({other: 1})
+                    if negative == -factor and len(axes) == 1 and self._names(other) == without(names, name):
+                        self._has_role(name, axes.pop(), _CLAMPED)
 
-    # Long: two forms of indices.
-    def _pair(self, index: Polynomial) -> None:
-        """Record the integers that are sizes along an axis by what is added to, or subtracted from, their product."""
-        for one in index:
-            axes = {axis for s in one if (axis := self._axis(s)) is not None}
-            names = [s for s in one if s in self.integers]
-            for name in set(names):
-                # x * height + y: the multiplier of an index along x to which one along y is added, once.
-                rest = _without(tuple(sorted(names)), name)
-                for other in index if axes else ():
-                    added = [axis for s in other if (axis := self._axis(s)) is not None]
-                    same = tuple(sorted(s for s in other if s in self.integers)) == rest
-                    if same and len(added) == 1 == len(other) - len(rest) and added[0] not in axes:
-                        self.paired.setdefault(name, added[0])
-                # (height - 1 - y) * width: what an index along y is subtracted from.
-                for other, factor in index.items() if not axes and len(names) == len(one) else ():
-                    taken = [axis for s in other if (axis := self._axis(s)) is not None]
-                    same = tuple(sorted(s for s in other if s in self.integers)) == rest
-                    if same and len(taken) == 1 == len(other) - len(rest) and factor == -index[one]:
-                        self.paired.setdefault(name, taken[0])
+    def _names(self, monomial: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(s for s in monomial if s in self.integers))
 
-    def added(self, name: str, extents: Sequence[int]) -> int:
-        """Return how many values there are of what is added to a thread's index times an integer, as far as known."""
-        most = 0
+    def _pitches(self) -> dict[str, set[int | None]]:
+        """Return the integers that multiply an index, and the axes of what is added to the product."""
+        found: dict[str, set[int | None]] = {}
         for index in chain.from_iterable(self.indices.values()):
-            for one in index:
-                if name not in one or all(self._axis(s) is None for s in one):
-                    continue
-                rest = _without(tuple(sorted(s for s in one if s in self.integers)), name)
-                values = [
-                    factor if s is None else factor * (self._values(s, extents) - 1)
-                    for other, factor in index.items()
-                    if other != one and tuple(sorted(m for m in other if m in self.integers)) == rest
-                    for s in [next((m for m in other if m not in self.integers), None)]
-                ]
-                most = max(most, 1 + sum(value for value in values if value > 0))
-        return min(most, prod(extents))
-
-    def _values(self, symbol: str, extents: Sequence[int]) -> int:
-        """Return how many values a symbol has, if that is known; 1 if it is not."""
-        axis = self._axis(symbol)
-        if axis is None:
-            stop = self.stops.get(symbol[1:], {})
-            return stop.get((), 1) if set(stop) == {()} else 1
-        return self.block[axis] if symbol[0] == "t" else extents[axis]
-
-    def rows(self, sides: Mapping[str, int]) -> dict[str, tuple[int, Monomial]]:
-        """Return the arrays that are indexed by rows, with a factor and the sides whose product is their size."""
-        found = {}
-        for array, indices in self.indices.items():
-            made = [self._row(index, sides) for index in indices]
-            shapes = {(one[0], one[1]) for one in made if one is not None}
-            offsets = [frozenset(one[2].items()) for one in made if one is not None]
-            if None in made or len(shapes) != 1:
-                continue
-            signs = {sign for offset in offsets for _, sign in offset}
-            factor = next(iter(shapes))[0]
-            inside = all(m == () and 0 <= sign < factor for offset in offsets for m, sign in offset)
-            # Neighbours on both sides are those of a stencil, which does not reach beyond the rows.
-            if inside or (min(signs) < 0 < max(signs)) or self._is_one_beyond(offsets, factor, next(iter(shapes))[1]):
-                found[array] = next(iter(shapes))
+            multiplied = [self._names(m) for m in index if len(self._names(m)) < len(m)]
+            # Something else that is added, such as where a region begins: what follows is no size along an axis.
+            begins = any(m and m == self._names(m) and m not in multiplied and f > 0 for m, f in index.items())
+            for monomial in index:
+                names = self._names(monomial)
+                for name in names if len(names) < len(monomial) else ():
+                    rest = without(names, name)
+                    added = [m for m in index if len(m) > len(rest) and self._names(m) == rest]
+                    axes = {axis for m in added for s in m if (axis := self.reading.axis(s)) is not None}
+                    least = min(abs(f) for m, f in index.items() if self._names(m) == names)
+                    whole = len(axes) == 1 and not begins and all(abs(index[m]) <= least for m in added)
+                    found.setdefault(name, set()).add(axes.pop() if whole else None)
         return found
 
-    def _is_one_beyond(self, offsets: Sequence[frozenset[tuple[Monomial, int]]], factor: int, row: Monomial) -> bool:
-        """Return whether indices are by rows, but for those of one column, and of one row, beyond.
+    def _sides(self, never: Collection[str]) -> dict[str, int]:
+        sides: dict[str, int] = {}
+        for role in (_WHOLE, _CLAMPED):
+            for name, roles in self.roles.items():
+                axes = [axis for axis, one in roles.items() if one == role]
+                if axes:
+                    sides.setdefault(name, min(axes))
+        for name, added in self.pitches.items():
+            axes = sorted(axis for axis in added if axis is not None)
+            if axes and name not in self.counts:
+                sides.setdefault(name, max(axes, key=lambda axis: self.extents[axis]))
+        for name, roles in self.roles.items():
+            sides.setdefault(name, min(roles))
+        # An integer that is never read is the size along the axis that has none.
+        missing = [axis for axis in (0, 1) if axis not in sides.values()]
+        if len(never) == 1 and len(missing) == 1 and sides:
+            sides[next(iter(never))] = missing[0]
+        return sides
 
-        Other neighbours on one side alone may be those of a filter, whose input is larger than its output. So may those
-        of rows of a pitch.
+    def numbers(self) -> dict[str, int]:
+        """Return the values of integers in the first launch."""
+        made = {name: self.extents[axis] for name, axis in self.sides.items()}
+        few = min(_FEW, *self.extents[:2])
+        read = [name for index in chain.from_iterable(self.indices.values()) for m in index for name in self._names(m)]
+        bounds = [name for shape in self.shapes().values() for name in shape.sides]
+        others = dict.fromkeys(name for name in (*sorted(self.counts), *read, *bounds) if name not in made)
+        made |= dict.fromkeys(others, few)
+        for name in sorted(others, key=lambda n: n in self.pitches):
+            spans = [self._span(index, name, made) for index in chain.from_iterable(self.indices.values())]
+            made[name] = min(max([few, *spans]), prod(self.extents))
+        return made
+
+    def _span(self, index: Polynomial, name: str, numbers: Mapping[str, int]) -> int:
+        """Return how many values there are of what is added to an index times an integer, as far as known."""
+        products = [m for m in index if name in m and len(self._names(m)) < len(m)]
+        if not products:
+            return 0
+        others = prod(numbers[n] for n in without(self._names(min(products, key=len)), name))
+        most = 1
+        for monomial, factor in index.items():
+            if name not in monomial and factor > 0:
+                unknown = [s for s in monomial if s not in self.integers]
+                values = prod(self._value(self._bound(frozenset({(s, 1)})), numbers) - 1 for s in unknown)
+                most += factor * values * prod(numbers[n] for n in self._names(monomial))
+        return -(-most // others)
+
+    @staticmethod
+    def _value(bound: str | int | None, numbers: Mapping[str, int]) -> int:
+        return 1 if bound is None else numbers.get(bound, 1) if isinstance(bound, str) else bound
+
+    # What buffers hold.
+
+    # Long: one case for each kind of a coordinate.
+    def _bound(self, coordinate: Coordinate) -> str | int | None:
+        """Return what a coordinate stays below; None if that is not known."""
+        if all(sign < 0 for _, sign in coordinate):
+            coordinate = frozenset((s, -sign) for s, sign in coordinate)
+        if coordinate in self.limits:
+            return self._preferred(self.limits[coordinate], coordinate)
+        symbols = [s for s, _ in coordinate]
+        if len(symbols) > 1:
+            # Neighbours on both sides are those of a stencil, which does not reach beyond the rows.
+            inside = [(s, sign) for s, sign in coordinate if not self._is_below_zero(s)]
+            return self._bound(frozenset(inside)) if len(inside) == 1 and inside[0][0] in ("X", "Y", "Z") else None
+        (symbol,) = symbols
+        if symbol in ("X", "Y", "Z"):
+            axis = "XYZ".index(symbol)
+            own = [name for name, one in self.sides.items() if one == axis]
+            return next((n for n in own if n in self.pitches), next(iter(own), self.extents[axis]))
+        if symbol[0] in "tb" and symbol[1:].isdigit():
+            axis = int(symbol[1:])
+            return self.block[axis] if symbol[0] == "t" else self.grid[axis]
+        ends = self._ends(self.reading.unknown[symbol], coordinate) if symbol in self.reading.unknown else None
+        return next(iter(ends)) if ends is not None and len(ends) == 1 else None
+
+    def _preferred(self, limits: Sequence[str | int], coordinate: Coordinate) -> str | int:
+        """Return the limit that is of the coordinate's axis and guards stores, or is a pitch, or is the first."""
+        axes = {axis for s, _ in coordinate if (axis := self.reading.axis(s)) is not None}
+        if len(axes) == 1:
+            (axis,) = axes
+            limits = [self._of_axis(n, axis) if isinstance(n, str) else n for n in limits]
+        guards = [n for n in limits if isinstance(n, str) and n in self.guards]
+        pitches = [n for n in limits if isinstance(n, str) and n in self.pitches]
+        return next(iter([*guards, *pitches, *(n for n in limits if isinstance(n, str)), *limits]))
+
+    def _is_below_zero(self, symbol: str) -> bool:
+        """Return whether a variable begins with a number below zero, as an offset within a stencil."""
+        start = self.reading.starts.get(symbol.removeprefix("?"))
+        made = {} if start is None else self.reading.polynomial(start)
+        return bool(made) and all(factor < 0 for factor in made.values())
+
+    # Long: one case for each form of an expression.
+    def _ends(self, e: ir.Expr, of: Coordinate) -> frozenset[str] | None:
+        """Return the sizes that an expression stays below, or is limited to; None if that is not known."""
+        made = self.reading.in_grid(self.reading.polynomial(e))
+        symbols = {m: f for m, f in made.items() if m}
+        if not symbols:
+            return frozenset()
+        if len(symbols) == 1 and next(iter(symbols.items())) in {((n,), 1) for n in self.integers}:
+            if made.get((), 0) >= 0:
+                self.reaching.add(of)
+            return frozenset(next(iter(symbols)))
+        match self.reading.unknown.get(next(iter(symbols))[0]) if len(symbols) == 1 else None:
+            case ir.Binary(op="min", left=left, right=right):
+                known = [ends for one in (right, left) if (ends := self._ends(one, of))]
+                clamps = [ends for ends in known if self._is_size(ends, left) or self._is_size(ends, right)]
+                return self._limited(next(iter([*clamps, *known])), left, right) if known else None
+            case ir.Binary(op="max", left=left, right=right) | ir.Select(yes=left, no=right):
+                one, other = self._ends(left, of), self._ends(right, of)
+                if one is None or other is None:
+                    return None
+                return self._limited(one | other, left, right)
+            case ir.Call(op="int.remainder", arguments=[dividend, divisor]):
+                sizes = frozenset(n for n in self.integers if self.reading.polynomial(divisor) == {(n,): 1})
+                return self._limited(sizes, dividend) if sizes else None
+            case ir.Convert(operand=operand):
+                return self._ends(operand, of)
+        coordinate = frozenset((m[0] if len(m) == 1 else "?", factor) for m, factor in symbols.items())
+        bound = self._bound_once(coordinate)
+        return frozenset({bound}) if isinstance(bound, str) else None
+
+    def _bound_once(self, coordinate: Coordinate) -> str | int | None:
+        """Return the bound of a coordinate that is not an expression without one."""
+        known = coordinate in self.limits or all(s in ("X", "Y", "Z") or self._is_below_zero(s) for s, _ in coordinate)
+        return self._bound(coordinate) if known else None
+
+    def _is_size(self, ends: frozenset[str], e: ir.Expr) -> bool:
+        made = {m: f for m, f in self.reading.polynomial(e).items() if m}
+        return len(ends) == 1 and made == {(next(iter(ends)),): 1}
+
+    def _of_axis(self, name: str, axis: int) -> str:
+        """Return the size along an axis instead of that along another one: what is compared with this is a mistake."""
+        own = [n for n, roles in self.roles.items() if roles.get(axis) == _WHOLE]
+        return own[0] if own and name not in own and _WHOLE in self.roles.get(name, {}).values() else name
+
+    def _limited(self, ends: frozenset[str], *parts: ir.Expr) -> frozenset[str]:
+        """Return sizes that parts of an expression are limited to, or those along the parts' axis."""
+        axes = set().union(*(self._axes(self.reading.in_grid(self.reading.polynomial(part))) for part in parts))
+        return frozenset(self._of_axis(name, min(axes)) for name in ends) if len(axes) == 1 else ends
+
+    def shapes(self) -> dict[str, Shape]:
+        """Return the buffers whose accesses tell one size."""
+        found = {}
+        of_arrays = {array: [self._shape(index) for index in indices] for array, indices in self.indices.items()}
+        self.read_shapes = [one for shapes in of_arrays.values() for one in shapes if one is not None]
+        for array, shapes in of_arrays.items():
+            known = [one for one in shapes if one is not None]
+            if len(known) == len(shapes) and len({(one.factor, one.sides) for one in known}) == 1 and (
+                self._is_inside(known)
+            ):  # fmt: skip
+                found[array] = known[0]
+        return found
+
+    def _is_inside(self, shapes: Sequence[Shape]) -> bool:
+        """Return whether accesses are within the rows, on both sides of them, or one column or one row beyond.
+
+        Other neighbours on one side alone may be those of a filter, whose input is larger than its output. So may one
+        row or column be where the rows of some buffer are longer by a constant than a size.
         """
-        bounds = {*chain.from_iterable(self.compared.values()), *self.turned}
-        beyond = {offset for offset in offsets if offset and offset != frozenset({((), 0)})}
-        columns = {next(iter(o)) for o in beyond if len(o) == 1 and next(iter(o))[0] == ()}
-        rows = {next(iter(o)) for o in beyond if o == frozenset({(row[:1], factor)})}
+        steps = {step for shape in shapes for step in shape.steps}
+        if max(steps, default=0) <= 0 or min(steps) < 0:
+            return True
+        beyond = {shape.steps for shape in shapes if any(shape.steps)}
+        # Without an access of a thread's own row, the buffer may begin with a row more.
+        own = any(shape.turned or not any(shape.steps) for shape in shapes)
+        inner = {s for s in beyond if not any(s[1:])}
+        outer = {s for s in beyond if own and s[:2] == (0, 1) and not any(s[2:])}
         return (
-            bool(beyond)
-            and set(row) <= bounds
-            and len(columns) <= 1
-            and len(columns) + len(rows) == len(beyond)
-            and all(constant > 0 for _, constant in columns)
+            len(inner) <= 1 and inner | outer == beyond and not self.is_staggered and not any(s.mixed for s in shapes)
         )
 
-    def _row(self, index: Polynomial, sides: Mapping[str, int]) -> tuple[int, Monomial, Polynomial] | None:
-        """Return the factor and the sides of an index by rows, and what is added to it; None for another index."""
-        terms = {m: f for m, f in index.items() if not set(m).isdisjoint("XYZ")}
-        rest = {m: f for m, f in index.items() if m not in terms}
-        unknown = any(_is_unknown(s) for m in index for s in m)
-        if unknown or len(set(terms.values())) != 1:
-            return None
-        ordered = sorted(terms, key=len)
-        row: list[str] = []
-        used = set()
-        for monomial in ordered:
-            axis = next(s for s in monomial if s in "XYZ")
-            if sorted(_without(monomial, axis)) != sorted(row) or axis in used:
+    @property
+    def is_staggered(self) -> bool:
+        """Whether an index is multiplied by a size and by a constant: ``i * (width + 1) + j``."""
+        return any(
+            len(names) == 1 and len(names) < len(m) and without(m, names[0]) in index and names[0] in self.sides
+            and without(m, names[0])[0] in ("X", "Y", "Z")
+            for index in chain.from_iterable(self.indices.values()) for m in index for names in [self._names(m)]
+        )  # fmt: skip
+
+    # Long: terms of an index, its coordinates, and what is added to them.
+    def _shape(self, index: Polynomial) -> Shape | None:
+        """Return the size that an index tells; None for one with a coordinate that has no bound."""
+        groups: dict[tuple[tuple[str, ...], int], list[tuple[str, int]]] = {}
+        of_names: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+        rest: dict[tuple[str, ...], int] = {}
+        for monomial, factor in index.items():
+            names = self._names(monomial)
+            symbols = [s for s in monomial if s not in self.integers]
+            if len(symbols) > 1:
                 return None
-            used.add(axis)
-            outer = chain.from_iterable(m for m in ordered if len(m) == len(monomial) + 1)
-            length = self._length("XYZ".index(axis), sorted(set(outer) & set(sides) - set(row)), sides)
-            if length is None:
+            if symbols:
+                of_names.setdefault(names, []).append((symbols[0], factor))
+            else:
+                rest[names] = factor
+        for names, terms in of_names.items():
+            if frozenset(terms) in self.limits:  # 16 * tile + thread
+                groups[names, 1] = terms
+                continue
+            for symbol, factor in terms:
+                groups.setdefault((names, abs(factor)), []).append((symbol, 1 if factor > 0 else -1))
+        bounds: dict[tuple[tuple[str, ...], int], str | int] = {}
+        for key, terms in groups.items():
+            bound = self._bound(frozenset(terms))
+            if bound is None:
                 return None
-            row.append(length)
-        return terms[ordered[0]], tuple(row), rest
+            bounds[key] = bound
+            pitches = {name for names, _ in groups for name in names}
+            if frozenset(terms) in self.reaching and bound not in pitches and (
+                frozenset(terms) in self.limits or not pitches <= set(self.roles)
+            ):  # fmt: skip
+                return None
+            if all(sign < 0 for _, sign in terms) and isinstance(bound, str):  # bound - 1 - index
+                names = tuple(sorted((*key[0], bound)))
+                rest[names] = rest.get(names, 0) - key[1]
+                rest[key[0]] = rest.get(key[0], 0) + key[1]
+        return self._sized(groups, bounds, {names: step for names, step in rest.items() if step})
 
-    def _length(self, axis: int, following: Sequence[str], sides: Mapping[str, int]) -> str | None:
-        """Return the side that is the length along an axis; None if there is none.
-
-        ``following``: those by which the indices along the next axis are multiplied. A pitch is of another axis.
-        """
-        own = [name for name in following if sides[name] == axis]
-        compared = (*self.compared[axis], *self.turned, *self.never)
-        bounds = [name for name in sides if sides[name] == axis and name in compared]
-        return next(iter([*own, *following, *bounds]), None)
-
-    def _stores(
+    # Long: steps beside the coordinates, pitches, and the sides whose product is the size.
+    def _sized(
         self,
-        body: Sequence[ir.Stmt],
-        under: frozenset[str],
-        near: frozenset[str],
-        every: list[frozenset[str]],
-        loads: list[frozenset[str]],
-    ) -> None:
-        """Collect for each store to a parameter, and each load, the integers whose comparison it is under.
+        groups: Mapping[tuple[tuple[str, ...], int], Sequence[tuple[str, int]]],
+        bounds: Mapping[tuple[tuple[str, ...], int], str | int],
+        rest: dict[tuple[str, ...], int],
+    ) -> Shape | None:
+        keys = sorted(groups, key=lambda key: (len(key[0]), key[1]))
+        if not keys or not any(isinstance(bound, str) for bound in bounds.values()):
+            return None
+        inner = keys[0][1] if not keys[0][0] else 1
+        steps = []
+        for names, factor in keys:
+            step = rest.pop(names, 0)
+            steps.append(step // factor)
+        if len(keys) == 1 and steps[0] > 0:  # where rows begin, perhaps
+            return None
+        if rest:
+            return None
+        if any(self._is_below_zero(s) for terms in groups.values() for s, _ in terms):
+            steps += [-1, 1]  # neighbours on both sides
+        of_bounds = {bound for bound in bounds.values() if isinstance(bound, str)}
+        pitches = {name for names, _ in keys for name in names}
+        free = sorted(name for name in pitches - of_bounds if name not in self.roles and name not in self.counts)
+        within = [key for key in keys if not free or all(name in key[0] for name in free)]
+        sides = [bounds[key] for key in within] + free
+        numbers = [one for one in sides if isinstance(one, int)]
+        names = tuple(sorted(one for one in sides if isinstance(one, str)))
+        turned = any(all(sign < 0 for _, sign in terms) for terms in groups.values())
+        mixed = not free and not self._is_chain(keys, bounds)
+        return Shape(inner * prod(numbers), names, tuple(steps), mixed, turned)
 
-        ``under``: those that the index of a thread is below; ``near``: those that an index beside it is.
-        """
+    @staticmethod
+    def _is_chain(
+        keys: Sequence[tuple[tuple[str, ...], int]], bounds: Mapping[tuple[tuple[str, ...], int], str | int]
+    ) -> bool:
+        """Return whether each coordinate is multiplied by the bounds of those inside of it."""
+        inside: list[str] = []
+        for at, key in enumerate(keys):
+            if at and len(key[0]) > len(keys[at - 1][0]) and sorted(inside) != list(key[0]):
+                return False
+            inside += [bound for bound in (bounds[key],) if isinstance(bound, str)]
+        return True
+
+    # What guards stores.
+
+    def _guards(self) -> set[str]:
+        every: list[frozenset[str]] = []
+        self._stores(self.program.body, frozenset(), every)
+        guards = set(frozenset.intersection(*every)) & set(self.sides) if every else set()
+        guarded = {self.sides[name] for name in guards}
+        # The sizes of other axes along which there are several blocks of several threads.
+        free = {axis for axis in range(AXES) if self.grid[axis] > 1 < self.block[axis]} - guarded
+        return guards | {name for name, axis in self.sides.items() if guards and axis in free}
+
+    def _stores(self, body: Sequence[ir.Stmt], under: frozenset[str], every: list[frozenset[str]]) -> None:
+        """Collect for each store to a parameter the integers that the index of a thread is below there."""
         for statement in body:
-            for one in ir.direct(statement):
-                self._loads(one, under | near, loads)
             if isinstance(statement, ir.If):
-                yes, no = (self._bounds(statement.condition, holds=holds) for holds in (True, False))
-                beside, far = (self._bounds(statement.condition, holds=holds, whole=False) for holds in (True, False))
-                self._stores(statement.body, under | yes, near | beside, every, loads)
-                self._stores(statement.orelse, under | no, near | far, every, loads)
+                yes, no = (self._below(statement.condition, holds=holds) for holds in (True, False))
+                self._stores(statement.body, under | yes, every)
+                self._stores(statement.orelse, under | no, every)
                 if statement.body and isinstance(statement.body[-1], (ir.Return, ir.ThreadExit)):
                     under |= no
-            elif isinstance(statement, (ir.While, ir.For)):
-                self._stores(statement.body, under, near, every, loads)
+            elif isinstance(statement, ir.While):
+                self._stores(statement.body, under | self._below(statement.condition, holds=True), every)
+            elif isinstance(statement, ir.For):
+                self._stores(statement.body, under, every)
             changes = [e for e in ir.expressions(statement) if isinstance(e, ir.Atomic) and e.op != "load"]
             arrays = [e.array for e in changes] + ([statement.array] if isinstance(statement, ir.Store) else [])
             if not isinstance(statement, (ir.If, ir.While, ir.For)) and any(
@@ -515,68 +575,20 @@ class Uses:
             ):
                 every.append(under)
 
-    def _loads(self, e: ir.Expr, under: frozenset[str], loads: list[frozenset[str]]) -> None:
-        if isinstance(e, ir.Load) and e.array in self.program.arrays and e.array not in self.program.declared:
-            loads.append(under)
-        if isinstance(e, ir.Select):
-            self._loads(e.condition, under, loads)
-            self._loads(e.yes, under | self._bounds(e.condition, holds=True, whole=False), loads)
-            self._loads(e.no, under | self._bounds(e.condition, holds=False, whole=False), loads)
-        elif isinstance(e, ir.Logic):
-            self._loads(e.left, under, loads)
-            self._loads(e.right, under | self._bounds(e.left, holds=e.op == "and", whole=False), loads)
-        else:
-            for part in e.children():
-                self._loads(part, under, loads)
-
-    def _bounds(self, e: ir.Expr, *, holds: bool, whole: bool = True) -> frozenset[str]:
-        """Return the integers that an index is below where a condition holds, or where it does not.
-
-        ``whole``: only the index of a thread itself, not one beside it.
-        """
+    def _below(self, e: ir.Expr, *, holds: bool) -> frozenset[str]:
+        """Return the integers that the index of a thread is below where a condition holds, or where it does not."""
         if isinstance(e, ir.Logic):
             parts = (e.left, e.right) if (e.op == "and") == holds else ()
-            return frozenset[str]().union(*(self._bounds(part, holds=holds, whole=whole) for part in parts))
+            return frozenset[str]().union(*(self._below(part, holds=holds) for part in parts))
         if isinstance(e, ir.Convert):
-            return self._bounds(e.operand, holds=holds, whole=whole)
+            return self._below(e.operand, holds=holds)
         if isinstance(e, ir.Unary) and e.op == "not":
-            return self._bounds(e.operand, holds=not holds, whole=whole)
-        if not isinstance(e, ir.Binary) or e.op not in ORDERED:
+            return self._below(e.operand, holds=not holds)
+        found = self._side(e.left, e.right) if isinstance(e, ir.Binary) and e.op in ORDERED else None
+        if found is None:
             return frozenset()
-        found = self._side(e.left, e.right)
-        if found is None or (whole and not found[2]):
-            return frozenset()
-        of_size = combined("-", self.polynomial(e.left), self.polynomial(e.right)).get((found[0],), 0)
-        is_below = (e.op in ("<", "<=")) == (of_size < 0)
-        return frozenset((found[0],)) if is_below == holds else frozenset()
-
-
-def combined(op: str, a: Polynomial, b: Polynomial) -> Polynomial:
-    """Return the sum, the difference or the product of polynomials."""
-    made: Polynomial = {} if op == "*" else dict(a)
-    if op == "*":
-        for left, factor in a.items():
-            for right, other in b.items():
-                monomial = tuple(sorted(left + right))
-                made[monomial] = made.get(monomial, 0) + factor * other
-    else:
-        for monomial, factor in b.items():
-            made[monomial] = made.get(monomial, 0) + (factor if op == "+" else -factor)
-    return {monomial: factor for monomial, factor in made.items() if factor}
-
-
-def _without(monomial: Monomial, symbol: str) -> Monomial:
-    rest = list(monomial)
-    rest.remove(symbol)
-    return tuple(rest)
-
-
-def _axis_of(symbol: str) -> int | None:
-    """Return the axis of a symbol of an index; None for another symbol."""
-    if symbol in ("X", "Y", "Z"):
-        return "XYZ".index(symbol)
-    return int(symbol[1]) if symbol in ("t0", "t1", "t2", "b0", "b1", "b2") else None
-
-
-def _is_unknown(symbol: str) -> bool:
-    return symbol.startswith("?") or (_axis_of(symbol) is not None and symbol not in ("X", "Y", "Z"))
+        name, rest, sign = found
+        axes = self._axes(rest)
+        whole = len(axes) == 1 and (rest == {("XYZ"[min(axes)],): 1} or self._begins_at(rest, min(axes)))
+        is_below = (isinstance(e, ir.Binary) and e.op in ("<", "<=")) == (sign > 0)
+        return frozenset((name,)) if isinstance(name, str) and whole and is_below == holds else frozenset()

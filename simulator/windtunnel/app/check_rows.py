@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windtunnel.app.check_arguments import CheckParameter, LaunchRequest
-from windtunnel.app.check_grids import ORDERED, Uses, combined
+from windtunnel.app.check_polynomials import ORDERED, Reading, combined
 from windtunnel.language import ir
 
 _MAX_DEPTH = 40
@@ -13,15 +13,15 @@ _MAX_DEPTH = 40
 
 def row_starts(program: ir.Program, parameters: Sequence[CheckParameter], request: LaunchRequest) -> frozenset[str]:
     """Return the buffers of integers that are not given and of which an element and the next one bound a loop."""
-    uses = Uses(program, (), request.block)
+    reading = Reading(program, (), request.block)
     found: set[str] = set()
 
     def loaded(e: ir.Expr) -> ir.Load | None:
         for _ in range(_MAX_DEPTH):
             if isinstance(e, ir.Convert):
                 e = e.operand
-            elif isinstance(e, ir.Variable) and (e.name in uses.values or e.name in uses.starts):
-                e = uses.values.get(e.name) or uses.starts[e.name]
+            elif isinstance(e, ir.Variable) and (e.name in reading.values or e.name in reading.starts):
+                e = reading.values.get(e.name) or reading.starts[e.name]
         return e if isinstance(e, ir.Load) and len(e.indices) == 1 else None
 
     for statement in ir.walk(program.body):
@@ -34,7 +34,7 @@ def row_starts(program: ir.Program, parameters: Sequence[CheckParameter], reques
         for start, stop in bounds:
             one, other = loaded(start), loaded(stop)
             if one is not None and other is not None and one.array == other.array:
-                to, since = uses.polynomial(other.indices[0]), uses.polynomial(one.indices[0])
+                to, since = reading.polynomial(other.indices[0]), reading.polynomial(one.indices[0])
                 if combined("-", to, since) == {(): 1}:
                     found.add(one.array)
     integers = {p.name for p in parameters if p.kind == "pointer" and {d.kind for d in p.dtypes} <= set("iu")}

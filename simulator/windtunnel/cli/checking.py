@@ -82,8 +82,8 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
 
 
 def _requests(file: Path, grid: str | None, block: str | None, options: dict[str, Any]) -> Sequence[LaunchRequest]:
-    from windtunnel.app.check import dims, launches_of
     from windtunnel.app.check_arguments import LaunchRequest, check_folders
+    from windtunnel.app.check_launches import dims, launches_of
     from windtunnel.core.errors import InputError, Location
 
     if file.suffix in (".yaml", ".yml"):

@@ -458,5 +458,3 @@ LATER: dict[str, tuple[str, bool]] = {
 }
 """Kernels that were written after the first version, and whether they have a mistake. Launched with 3 x 2 blocks of
 16 x 8 threads."""
-NOT_FOUND = ("no y guard",)
-"""A kernel that compares y with the height elsewhere, but does not guard its store by it."""

@@ -14,8 +14,9 @@ import numpy as np
 import pyopencl
 from tests.corpus.c_source.programs import Program
 
-from windtunnel.app.check import CheckedKernel, LaunchRequest, kernels_of, launches_of
-from windtunnel.app.check_arguments import MadeUp, arguments_of
+from windtunnel.app.check_arguments import LaunchRequest, MadeUp, arguments_of
+from windtunnel.app.check_kernels import CheckedKernel, kernels_of
+from windtunnel.app.check_launches import launches_of
 from windtunnel.core.errors import UninitializedRead
 from windtunnel.library.devices import open_device
 from windtunnel.runtime.buffers import Buffer

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tests.corpus.c_source.programs import clean, planted
 
-from windtunnel.app.check import check, launches_of
+from windtunnel.app.check import check
+from windtunnel.app.check_launches import launches_of
 
 
 def main(schedules: int) -> int:

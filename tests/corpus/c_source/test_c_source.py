@@ -8,7 +8,8 @@ import numpy as np
 from tests.corpus.c_source.processor import Pocl, both, compiled
 from tests.corpus.c_source.programs import Program, clean, planted
 
-from windtunnel.app.check import Checked, check, launches_of
+from windtunnel.app.check import Checked, check
+from windtunnel.app.check_launches import launches_of
 
 
 def checked(program: Program, schedules: int = 0) -> Checked:

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from windtunnel.app.check import check, dims
+from windtunnel.app.check import check
 from windtunnel.app.check_arguments import LaunchRequest
+from windtunnel.app.check_launches import dims
 from windtunnel.core.errors import InputError
 
 HERE = Path(__file__).parent
