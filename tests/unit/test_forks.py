@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -141,18 +142,21 @@ def test_a_run_writes_the_same_files_on_any_number_of_processors(
     assert "two more runs" in printed[0]
 
 
-def test_a_report_uses_the_templates_that_a_copy_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "_codes", {})
+def test_the_templates_of_reports_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDTUNNEL_KEEP_TABLES", "1")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(page, "_environment", cache(page._environment.__wrapped__))
+    first = page.hint("kept")
+    (file,) = tmp_path.iterdir()
     page._environment.cache_clear()
-    with Copy(page.compiled_templates) as copy:
-        codes = copy.result()
-    assert codes
-    assert not page._codes
-    page.receive_templates(codes)
-    monkeypatch.setattr(Environment, "compile", None)
-    assert "kept" in page.hint("kept")
-    with pytest.raises(TypeError):
-        page._environment().get_template("explore.html.j2")
+    with monkeypatch.context() as without_compiler:
+        without_compiler.setattr(Environment, "compile", None)
+        assert page.hint("kept") == first
+        with pytest.raises(TypeError):
+            page._environment().get_template("explore.html.j2")
+    file.write_bytes(file.read_bytes()[:-1])  # damaged
+    page._environment.cache_clear()
+    assert page.hint("kept") == first
 
 
 def test_files_that_a_copy_cannot_write_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.plan import Meets, PlanResult
-from windtunnel.planning import evaluation
+from windtunnel.planning import evaluation, looks
 from windtunnel.planning import workers as plan_workers
 from windtunnel.planning.load_curve import knee
 from windtunnel.planning.simulate import Case

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,9 +13,11 @@ from typing import Any, cast
 import pytest
 
 from windtunnel.core.errors import WindtunnelError
+from windtunnel.core.results.plan import Meets
 from windtunnel.planning import workers as planning
+from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.simulate import Case, Setting
-from windtunnel.planning.workers import Workers
+from windtunnel.planning.workers import Simulator, Workers
 from windtunnel_models.catalogue import shipped_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,3 +68,15 @@ def test_what_a_killed_worker_simulated_is_simulated_again_and_one_that_is_alway
     for process in processes:
         process.join()
         assert process.exitcode != 0, "it was not ended, and came to its end by itself"
+
+
+def test_intervals_of_fewer_runs_are_not_taken_for_those_of_a_whole_simulation() -> None:
+    case = Case((2,), load=1.2)
+    asked = replace(case, until_lost=True, until_unsure=True)
+    for reaches in (False, True):
+        simulator = Simulator(SETTING, Workers(1), None)
+        evaluation = cast(Evaluation, SimpleNamespace(meets=Meets(True, reaches), stopped_after=None))
+        simulator.keep(asked, evaluation)
+        assert simulator.found(asked) is evaluation
+        # One that meets the targets with confidence has all its runs.
+        assert simulator.found(case) is (evaluation if reaches else None)

@@ -17,13 +17,13 @@ import windtunnel
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.run import Estimate, RunResult
 from windtunnel.engine.arrivals.redraw import redrawn, window
-from windtunnel.engine.results.redrawn import interval
+from windtunnel.engine.results.redrawn import interval, least_upper_end
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import STATISTICS, estimates, widen_to_waiting, within_reason
 from windtunnel.engine.results.steady import correlation_of
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation import redrawn as simulated
-from windtunnel.simulation.run import simulate
+from windtunnel.simulation.run import measure, simulate
 
 SPAN_S = 1200.0
 
@@ -163,6 +163,17 @@ def test_an_interval_holds_its_value_or_says_why_there_is_none(
         assert 0 <= found.low <= value * (1 + 1e-9) + 1e-9 and value <= found.high * (1 + 1e-9) + 1e-9
 
 
+@given(TIMES_S, st.lists(TIMES_S, min_size=4, max_size=12), TIMES_S, st.booleans())
+def test_no_further_runs_bring_an_interval_below_the_end_that_the_first_ones_allow(
+    value: float, others: list[float], mean: float, traced: bool
+) -> None:
+    first = np.array(others[:3])
+    least = least_upper_end(value, first, mean, len(others), traced=traced)
+    for redrawn_s in (first, np.array(others)):
+        high = interval(value, redrawn_s, mean, traced=traced).high
+        assert high is None or high * (1 + 1e-9) + 1e-9 >= least
+
+
 def test_a_trace_whose_redrawn_values_are_elsewhere_has_no_interval() -> None:
     others = np.array([1.0, 1.01, 0.99, 1.0])
     assert interval(2.0, others, 2.0, traced=True).low is None
@@ -272,6 +283,23 @@ def test_a_plan_redraws_only_fleets_that_meet_the_targets(tmp_path: Path) -> Non
     assert met.targets[0].confidence == "conclusive"
 
 
+def test_a_verdict_alone_takes_no_more_redrawn_runs_than_show_that_an_interval_is_beyond_its_limit(
+    tmp_path: Path,
+) -> None:
+    catalogue = windtunnel.catalogue()
+    value = ran(traced(tmp_path)).latency_s.p99.value
+    assert value is not None
+    for factor, runs in ((1.001, 3), (100.0, 3)):
+        limit = f"latency p99 <= {value * factor} s"
+        scenario = scenario_from_data(traced(tmp_path, targets=[limit]))
+        whole, part = (measure(scenario, catalogue, redrawn=when)[0] for when in ("decided", "unsure"))
+        assert part.statistics.redrawn is not None and part.statistics.redrawn.runs == runs
+        assert [(t.met, t.confidence) for t in part.targets] == [(t.met, t.confidence) for t in whole.targets]
+        if factor < 2:
+            assert whole.statistics.redrawn is not None and whole.statistics.redrawn.runs == 8
+            assert [t.confidence for t in part.targets] == ["inconclusive"]
+
+
 @pytest.mark.parametrize(
     "process",
     [
@@ -313,5 +341,5 @@ def test_three_redrawn_runs_decide_the_targets_of_a_plan_only_by_intervals_of_99
     monkeypatch.setattr("windtunnel.engine.results.redrawn.values_of", lambda *_: [])
     monkeypatch.setattr("windtunnel.engine.results.redrawn.with_redrawn", judged)
     none: Any = None
-    simulated._redrawn(first, none, "process", 8, processes=1, decide=True)
+    simulated._redrawn(first, none, "process", 8, processes=1, when="decided")
     assert len(made) == runs

@@ -191,6 +191,11 @@ def test_largest_gap_of_each_request_is_that_of_a_search_over_all_gaps() -> None
         assert found[job] == max([0, *own, *shared])
         paused += bool(own)
     assert paused  # preempted requests have a gap of their own
+    for limit_s in (0.0, 0.0005, 0.001, 0.002, 1.0):
+        judged = largest_gaps(jobs, gaps, np.zeros(len(jobs)), beyond_s=limit_s)
+        assert np.array_equal(judged / 1e12 <= limit_s, found / 1e12 <= limit_s)
+        beyond = found / 1e12 > limit_s
+        assert np.array_equal(judged[beyond], found[beyond])
 
 
 def test_attainment_counts_each_request_against_every_limit_that_concerns_it() -> None:

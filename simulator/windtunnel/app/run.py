@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import zip_longest
@@ -27,14 +27,11 @@ class Output:
 
     They appear only when all of them are complete. With ``parquet`` the table of jobs is also written as jobs.parquet.
     What does not depend on the statistics is written by copies of this process while they are computed, if ``begin`` is
-    called. Leaving the context ends these copies and deletes what they have written. ``templates`` is a copy that
-    compiles the templates of the report.
+    called. Leaving the context ends these copies and deletes what they have written.
     """
 
-    def __init__(
-        self, folder: Path, *, parquet: bool = False, templates: Copy[Mapping[str, bytes]] | None = None
-    ) -> None:
-        self._folder, self._parquet, self._templates = folder, parquet, templates
+    def __init__(self, folder: Path, *, parquet: bool = False) -> None:
+        self._folder, self._parquet = folder, parquet
         self._open = ExitStack()
         self._scratch: Path | None = None
         self._copies: list[Copy[bool]] = []
@@ -65,14 +62,10 @@ class Output:
         Raises:
             InputError: The folder cannot be written to.
         """
-        from windtunnel.report import page
-
         made, folder = self._made(), self._folder
         self._unused = False
         with writing_output(folder):
             (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
-            if self._templates is not None:
-                page.receive_templates(self._templates.result() or {})
             if isinstance(finished, PlacementRun):
                 _write_placement(finished, made, self._parquet)
             else:

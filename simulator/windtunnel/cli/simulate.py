@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -70,11 +70,10 @@ def run(
     form: str,
 ) -> None:
     """Simulate a scenario. Exit with 1 if a target is missed."""
-    from windtunnel.core.forks import Copy, usable_processors
+    from windtunnel.core.forks import usable_processors
 
     processes = usable_processors()
     with ExitStack() as ended:
-        templates = ended.enter_context(Copy(_templates)) if out is not None and processes > 1 else None
         from windtunnel.app import run as run_command
         from windtunnel.library import predict as predict_library
         from windtunnel.simulation import run as simulation
@@ -83,7 +82,7 @@ def run(
         if out is not None:
             run_command.check_writable(out)
         progress = Progress("jobs")
-        made = None if out is None else run_command.Output(out, parquet=parquet, templates=templates)
+        made = None if out is None else run_command.Output(out, parquet=parquet)
         output = None if made is None else ended.enter_context(made)
         finished = simulation.run(
             scenario,
@@ -115,13 +114,6 @@ def run(
         print_written(paths)
     if not finished.met:
         sys.exit(1)
-
-
-def _templates() -> Mapping[str, bytes]:
-    """Return the compiled templates of reports; a copy of this process begins with it, while the process is small."""
-    from windtunnel.report.page import compiled_templates
-
-    return compiled_templates()
 
 
 @click.command()

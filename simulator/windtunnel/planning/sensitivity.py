@@ -77,6 +77,11 @@ class _Change:
         return Case(counts, self.load, speeds, steps, self.prompt, self.output)
 
 
+def _for_verdict(case: Case) -> Case:
+    """Return the case of which only the verdict is asked for; the intervals of one without a change may be shown."""
+    return replace(case, until_lost=True, until_unsure=case != Case(case.counts))
+
+
 def _only_generates(scenario: Scenario) -> bool:
     """Return whether all that jobs do is steps of serving engines."""
     policy = scenario.policy
@@ -175,7 +180,7 @@ class Changes:
         """Simulate a case of a choice for each walk, those of one choice together."""
         judged: dict[int, Evaluation | None] = {}
         for number in sorted({choice for choice, _ in cases.values()}):
-            own = {i: replace(case, until_lost=True) for i, (choice, case) in cases.items() if choice == number}
+            own = {i: _for_verdict(case) for i, (choice, case) in cases.items() if choice == number}
             judged |= dict(zip(own, self.choices[number].judge(list(own.values()), self.judged_for), strict=True))
         return judged
 
@@ -301,7 +306,7 @@ class Changes:
             if tried >= _OTHERS:
                 break
             case = change.case(candidates, counts)
-            known = candidates.simulator.found(replace(case, until_lost=True))
+            known = candidates.simulator.found(_for_verdict(case))
             excluded = not self._ranked([(choice, counts)], change)
             if known is not None or excluded or candidates.bounds.load(counts)[0] * more_load > 1.0:
                 continue

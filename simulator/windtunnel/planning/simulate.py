@@ -58,6 +58,8 @@ class Case:
     """The length of a further look (see ``looks``); 1 for the first one."""
     redraw_all: bool = False
     """Whether all redrawn runs are made, also where the first of them decide the targets."""
+    until_unsure: bool = False
+    """Whether, besides, no interval is asked for, so that no more runs are made where one is beyond a limit anyway."""
     error_of: str | None = None
     """Where the intervals for the error of the models are asked for: by which runs the fleet was judged."""
 
@@ -173,6 +175,8 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     # The interval of replications is that of their values, so they need none of their own.
     # At a higher confidence than that of a run's targets, a few redrawn runs decide nothing.
     decided: When = "decided" if setting.confidence <= CONFIDENCE and not case.redraw_all else "met"
+    if case.until_unsure and setting.confidence == CONFIDENCE and not case.redraw_all:
+        decided = "unsure"
     until_lost = case.until_lost and setting.rents is not None and setting.replications == 1
     try:
         redrawn: When = decided if setting.replications == 1 and case.intervals else "never"

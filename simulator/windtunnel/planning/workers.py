@@ -233,7 +233,7 @@ class Simulator:
 
     def found(self, case: Case) -> Evaluation | None:
         """Return the evaluation of a case, from its whole run if there is one; None if it was not simulated."""
-        key = replace(case, until_lost=False)
+        key = _whole(case)
         whole = self.evaluations.get(self._replaced.get(key, key))
         return whole if whole is not None or not case.until_lost else self.evaluations.get(case)
 
@@ -254,10 +254,17 @@ class Simulator:
             if again.times > 1:
                 self.evaluations[again] = found = judged_again(first, found)
             if not same_verdict or found.meets == first.meets:
-                self._replaced[replace(case, until_lost=False)] = again
+                self._replaced[_whole(case)] = again
 
     def keep(self, case: Case, evaluation: Evaluation) -> None:
         """Store the evaluation of a case."""
-        self.evaluations[replace(case, until_lost=evaluation.stopped_after is not None)] = evaluation
+        unsure = case.until_unsure and not evaluation.meets.confidence
+        ended = evaluation.stopped_after is not None or unsure
+        self.evaluations[case if ended else _whole(case)] = evaluation
         if self.progress is not None:
             self.progress(len(self.evaluations))
+
+
+def _whole(case: Case) -> Case:
+    """Return the case that is simulated to the end, whatever its verdict."""
+    return replace(case, until_lost=False, until_unsure=False)

@@ -14,12 +14,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from markupsafe import Markup, escape
 
+from windtunnel.core import kept
 from windtunnel.report.numbers import plural
 from windtunnel.report.targets import TargetLine
 
@@ -197,40 +198,31 @@ def render_live(*, name: str, lead: str | None, file: str, data: Any) -> tuple[s
     return document, policy
 
 
-def compiled_templates() -> dict[str, bytes]:
-    """Return the code of the templates of reports, for ``receive_templates`` in another process."""
-    for name in ("parts.html.j2", "page.html.j2"):
-        _environment().get_template(name)
-    return _codes
-
-
-def receive_templates(codes: Mapping[str, bytes]) -> None:
-    """Use templates that another process has compiled; those that it has not are compiled when they are needed."""
-    _codes.update(codes)
-
-
-_codes: dict[str, bytes] = {}
-"""The code of compiled templates, by the names that Jinja gives them."""
-
-
 @cache
 def _environment() -> Environment:
     from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
     from jinja2.bccache import Bucket
 
-    class Codes(BytecodeCache):
-        """Keeps the code of templates in ``_codes``. Jinja refuses code of another source or version."""
+    version = metadata.version("jinja2")
+
+    def name_of(bucket: Bucket) -> str:
+        return kept.name_of("template", bucket.key, bucket.checksum, version)
+
+    class Kept(BytecodeCache):
+        """Keeps the code of compiled templates for later processes."""
 
         def load_bytecode(self, bucket: Bucket) -> None:
-            if bucket.key in _codes:
-                bucket.bytecode_from_string(_codes[bucket.key])
+            code = kept.read(name_of(bucket)) if kept.is_on() else None
+            if isinstance(code, bytes):
+                bucket.bytecode_from_string(code)
 
         def dump_bytecode(self, bucket: Bucket) -> None:
-            _codes[bucket.key] = bucket.bytecode_to_string()
+            if kept.is_on():
+                kept.write(name_of(bucket), bucket.bytecode_to_string())
 
     environment = Environment(
         loader=PackageLoader("windtunnel.report", "templates"),
-        bytecode_cache=Codes(),
+        bytecode_cache=Kept(),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -16,7 +16,7 @@ from windtunnel.scenario.scenario import Scenario
 if TYPE_CHECKING:
     from windtunnel.engine.prepare.prepared import PreparedRun
 
-When = Literal["short", "met", "decided", "never"]
+When = Literal["short", "met", "decided", "unsure", "never"]
 RUNS = 8
 """The number of redrawn runs, unless another one is requested."""
 FIRST_RUNS = 3
@@ -52,7 +52,8 @@ def with_redrawn_runs(
         result: Its result, which keeps all values.
         when: ``short``: the run is redrawn if it is not too long. ``met``: it is redrawn, however long it is, if its
             values meet every target; otherwise an interval could not change the verdict. ``decided``: as ``met``, and
-            only until all targets are decided; only their metrics get intervals. ``never``: it is not.
+            only until all targets are decided; only their metrics get intervals. ``unsure``: as ``decided``, and no
+            longer than it may meet the targets for certain; the intervals are wider then. ``never``: it is not.
         replications: If it is above 1, the number of redrawn runs of a run of any length.
         processes: The number of processes that share the redrawn runs.
     """
@@ -60,7 +61,7 @@ def with_redrawn_runs(
     from windtunnel.engine.results.statistics import MIN_VALUES
 
     waves = when != "never" and has_waves(first.scenario) and result.statistics.unstable_reason is None
-    missed = when in ("met", "decided") and not all(target.met for target in result.targets)
+    missed = when in ("met", "decided", "unsure") and not all(target.met for target in result.targets)
     if not waves or missed or result.jobs.arrived < MIN_VALUES:
         return result, []
     engine, _ = choose(first, "auto")
@@ -71,7 +72,7 @@ def with_redrawn_runs(
             f"intervals are made on request: --replications {RUNS}"
         ]
     most = RUNS if replications == 1 else replications
-    return _redrawn(first, result, engine, most, processes=sharing(events, processes), decide=when == "decided")
+    return _redrawn(first, result, engine, most, processes=sharing(events, processes), when=when)
 
 
 _MOST_SHARED_EVENTS = 1_250_000
@@ -85,13 +86,14 @@ def sharing(events: int, processes: int) -> int:
 
 
 def _redrawn(
-    first: PreparedRun, result: Measured, engine: str, most: int, *, processes: int, decide: bool
+    first: PreparedRun, result: Measured, engine: str, most: int, *, processes: int, when: When
 ) -> tuple[Measured, list[str]]:
-    """Return the result with intervals from ``most`` redrawn runs; ``decide``: or fewer, if they decide the targets."""
+    """Return the result with intervals from ``most`` redrawn runs, or fewer if they decide the targets (``when``)."""
     from windtunnel.engine.choice import run_on
     from windtunnel.engine.results import invariants
-    from windtunnel.engine.results.redrawn import Part, values_of, with_redrawn
+    from windtunnel.engine.results.redrawn import Part, is_beyond, values_of, with_redrawn
 
+    decide = when in ("decided", "unsure")
     targets = first.scenario.parsed_targets()
     only = frozenset((target.workload, target.metric) for target in targets) if decide else None
     windows_s = {
@@ -111,6 +113,8 @@ def _redrawn(
         about = RedrawnRuns(until, windows_s)
         found = with_redrawn(result, runs, about, targets)
         if until < most and _decides(found) and _decides(with_redrawn(result, runs, about, targets, FIRST_LOOK)):
+            break
+        if when == "unsure" and any(is_beyond(t, result, runs, most, traced=bool(windows_s)) for t in targets):
             break
     return found, [_note(RedrawnRuns(len(runs), windows_s), first.scenario)]
 

@@ -27,7 +27,7 @@ from windtunnel.engine.results.metrics import METRICS, missing_reasons
 from windtunnel.engine.results.serving import attainment, generates
 from windtunnel.engine.results.statistics import FEW, STATISTICS, point, within_reason
 from windtunnel.engine.results.times import Times, times_of
-from windtunnel.scenario.judging import judge, measured
+from windtunnel.scenario.judging import judge, measured, part_of
 from windtunnel.scenario.target import Target
 
 METHOD = "more runs with other arrivals: Student's t over the logarithms of their values"
@@ -230,3 +230,46 @@ def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool, co
         )
     low, high = np.exp(np.minimum([log + min(bias, 0.0) - half, log + max(bias, 0.0) + half], _LARGEST)) - start
     return Estimate(value, max(float(low), 0.0), float(high))
+
+
+def is_beyond(target: Target, result: Measured, runs: Sequence[Sequence[Part]], most: int, *, traced: bool) -> bool:
+    """Return whether the 95% interval of a target's time is beyond its limit for certain after ``most`` runs.
+
+    ``runs`` are the first of them. The interval of these runs alone is beyond the limit then too.
+    """
+    if target.comparison != "<=" or not target.is_distributed:
+        return False
+    names = [workload.name for workload in result.workloads]
+    number = 0 if target.workload is None or len(names) == 1 else 1 + names.index(target.workload)
+    times = distribution(part_of(target, result), target.metric)
+    if times is None or times.mean.value is None or not all(target.metric in run[number] for run in runs):
+        return False
+    least = math.inf
+    fraction = STATISTICS[target.statistic or "mean"]
+    for name, other in STATISTICS.items():
+        # An upper end is at most that of each larger percentile (``within_reason``).
+        if name == target.statistic or (fraction is not None and other is not None and other > fraction):
+            value, redrawn = times.of(name).value, [run[number][target.metric].by_statistic[name] for run in runs]
+            known = [one for one in redrawn if one is not None]
+            if value is None or len(known) < len(runs):
+                return False
+            end = least_upper_end(value, np.array(known), times.mean.value, most, traced=traced)
+            least = min(least, end)
+    return math.isfinite(least) and least > target.limit * (1.0 + 1e-9)
+
+
+def least_upper_end(value: float, redrawn: FloatArray, mean: float, most: int, *, traced: bool) -> float:
+    """Return a number that the upper end of ``interval`` is not below after ``most`` runs, of which some are known.
+
+    Further values can only add to the sum of the squared deviations from the mean. Both Student's t and the divisor of
+    the sum make the interval of fewer runs wider.
+    """
+    start = _START * mean
+    if start <= 0.0:
+        return value
+    logs, log, smoothed = np.log(redrawn + start), math.log(value + start), _SMOOTHED
+    if not traced:
+        logs, most, smoothed = np.append(logs, log), most + 1, 1.0
+    squares = float(((logs - logs.mean()) ** 2).sum())
+    half = smoothed * student(most - 1, 0.95) * math.sqrt(squares / (most - 1))
+    return math.exp(min(log + half, _LARGEST)) - start

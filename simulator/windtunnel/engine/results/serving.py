@@ -319,8 +319,10 @@ def attains(targets: Sequence[Target], names: Sequence[str], recording: Recordin
         "tpot": np.where(jobs.tokens > 1, to_second_array(np.maximum(jobs.finish - jobs.first, 0)) / several, 0.0),
     }
     asked = [target for target in targets if target.is_of_requests]
-    if any(target.metric == "itl" for target in asked):
-        times_s["itl"] = to_second_array(largest_gaps(jobs, recording.token_gaps, times_s["tpot"]))
+    limits_s = [target.limit for target in asked if target.metric == "itl"]
+    if limits_s:
+        largest = largest_gaps(jobs, recording.token_gaps, times_s["tpot"], beyond_s=min(limits_s))
+        times_s["itl"] = to_second_array(largest)
     for target in asked:
         within = times_s[target.metric] <= target.limit
         if target.workload is not None:
@@ -329,8 +331,11 @@ def attains(targets: Sequence[Target], names: Sequence[str], recording: Recordin
     return met
 
 
-def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
+def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray, *, beyond_s: float = 0.0) -> TickArray:
     """Return the largest gap between two tokens of each completed request (ticks); shape (jobs,).
+
+    The steps that take ``beyond_s`` at most are left out, which are most of them where that is a limit: the value of a
+    request whose gaps are all within it is then another one that is within it.
 
     A step of a device with continuous batching gives a token to each sequence that decodes, so the gaps of a request
     are the steps of its device between its first and its last token, and the pauses after preemptions, which are
@@ -346,7 +351,7 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
         return largest
     # Device and workload as one number. The steps of a device are recorded in the order of time, which sorting keeps.
     works = int(max(gaps.workload.max(), jobs.workload.max())) + 1
-    which = slice(None) if shared.all() else shared  # a slice copies nothing
+    which = np.flatnonzero(shared & (to_second_array(gaps.ticks) > beyond_s))
     group_of_gap, group_of_job = (
         (-1 - gaps.of[which]) * works + gaps.workload[which],
         jobs.device * works + jobs.workload,
