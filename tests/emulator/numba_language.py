@@ -51,6 +51,21 @@ def program_a_variable_is_none_or_a_number() -> None:
     assert a.tolist() == [95, -5, -5, -5], a
 
 
+def program_python_computes_what_has_constants_alone() -> None:
+    @cuda.jit
+    def kernel(a):
+        a[0] = 2**-1
+        a[1] = 2**64 - 1
+        a[2] = (1 << 63) + (10**-3 * 5)
+        a[3] = 7.5 % 0.1
+        a[4] = 1e16 // 0.3
+        a[5] = ~-(3 - 8) + (1 << 100 >> 99) + True * 2
+
+    a = np.zeros(6)
+    kernel[1, 1](a)
+    assert a.tolist() == [0.5, 2.0**64, 2.0**63, 7.5 % 0.1, 1e16 // 0.3, -2], a
+
+
 def program_overloads_add_methods_and_attributes_to_types() -> None:
     @overload_method(types.Array, "scaled")
     def scaled(array, by=2):

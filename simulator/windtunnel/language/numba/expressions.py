@@ -15,6 +15,7 @@ from windtunnel.language import ir
 from windtunnel.language.names import Group, Name
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number_of, truth
+from windtunnel.language.numba.folding import folded
 from windtunnel.language.numba.iteration import IterationReader
 from windtunnel.language.numba.reader import Environment, Frame
 from windtunnel.language.numba.values import (
@@ -71,6 +72,8 @@ class ExpressionReader(IterationReader):
                 return Const(value)
             case ast.Name(id=name):
                 return self._name(node, name)
+            case ast.BinOp() if (known := folded(node)) is not None:
+                return Const(known)
             case ast.BinOp(left=left, op=op, right=right):
                 first, second = self.in_order([left, right])
                 return self.binary(node, self.operator(node, op), first, second)
