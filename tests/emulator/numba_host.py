@@ -450,6 +450,9 @@ def program_errors_of_types_have_words_that_tests_for_numba_look_for() -> None:
     def of_objects(a):
         held = cuda.local.array(2, np.dtype("O"))  # noqa: F841
 
+    def too_large(a):
+        a[0] = 10**20
+
     def unaligned(a):
         cuda.local.array(2, np.int8, 3.0)
 
@@ -458,6 +461,7 @@ def program_errors_of_types_have_words_that_tests_for_numba_look_for() -> None:
         (of_size, f"{none}shared.array", ">>> array(shape=int64, dtype=class(float32))"),
         (of_sizes, f"{none}local.array", ">>> array(shape=Tuple(Literal[int](2), int32), dtype=class(int16))"),
         (of_objects, "Cannot infer the type of variable 'held'"),
+        (too_large, "Int value is too large: 100000000000000000000"),
         (unaligned, "RequireLiteralValue: alignment must be a constant integer"),
     ):
         try:
@@ -526,6 +530,7 @@ def program_what_is_written_for_llvm_is_refused_by_name() -> None:
         return types.int64(a, b), lambda context, builder, signature, given: builder.add(*given)
 
     type_callable(Interval)(lambda context: lambda: types.int64)
+
     def makes(a):
         a[0] = Interval()
 

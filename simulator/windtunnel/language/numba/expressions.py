@@ -69,11 +69,11 @@ class ExpressionReader(IterationReader):
         """Read an expression."""
         match node:
             case ast.Constant(value=value):
-                return Const(value)
+                return self._constant(node, value)
             case ast.Name(id=name):
                 return self._name(node, name)
             case ast.BinOp() if (known := folded(node)) is not None:
-                return Const(known)
+                return self._constant(node, known)
             case ast.BinOp(left=left, op=op, right=right):
                 first, second = self.in_order([left, right])
                 return self.binary(node, self.operator(node, op), first, second)
@@ -110,6 +110,11 @@ class ExpressionReader(IterationReader):
                 self.refuse(
                     node, words_of(node), "numbers, elements of arrays, arithmetic, and calls of known functions"
                 )
+
+    def _constant(self, node: ast.expr, value: Any) -> Value:
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            self.refuse(node, f"Int value is too large: {value}", "an integer of 64 bits, or a float")
+        return Const(value)
 
     def in_order(self, nodes: Sequence[ast.expr]) -> list[Value]:
         """Return the values of expressions, each as it is before the effects of those after it."""
