@@ -41,9 +41,9 @@ def folded(node: ast.expr) -> bool | int | float | complex | None:
             return None
 
 
-def _applied(operation: Callable[..., Any], *numbers: Any) -> Any:
+def _applied(operation: Callable[..., Any], *numbers: Any) -> bool | int | float | complex | None:
     try:
-        return operation(*numbers)
+        return operation(*numbers)  # type: ignore[no-any-return]
     except (ArithmeticError, ValueError, TypeError):
         return None  # an error is left to the program
 
