@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numba import carray, cuda, farray, guvectorize, njit, types, vectorize
 from numba.core.errors import TypingError
+from numba.core.extending import intrinsic, type_callable
+from numba.cuda import launchconfig
 
-from windtunnel.core.errors import Finding
+from windtunnel.core.errors import ApiCode, Finding
 from windtunnel.emulate import session
+from windtunnel.emulate.common.api_errors import presenters
 
 warnings.simplefilter("ignore")
 FINDINGS = session.current.open().findings
@@ -444,6 +450,9 @@ def program_errors_of_types_have_words_that_tests_for_numba_look_for() -> None:
     def of_objects(a):
         held = cuda.local.array(2, np.dtype("O"))  # noqa: F841
 
+    def too_large(a):
+        a[0] = 10**20
+
     def unaligned(a):
         cuda.local.array(2, np.int8, 3.0)
 
@@ -452,6 +461,7 @@ def program_errors_of_types_have_words_that_tests_for_numba_look_for() -> None:
         (of_size, f"{none}shared.array", ">>> array(shape=int64, dtype=class(float32))"),
         (of_sizes, f"{none}local.array", ">>> array(shape=Tuple(Literal[int](2), int32), dtype=class(int16))"),
         (of_objects, "Cannot infer the type of variable 'held'"),
+        (too_large, "Int value is too large: 100000000000000000000"),
         (unaligned, "RequireLiteralValue: alignment must be a constant integer"),
     ):
         try:
@@ -472,6 +482,103 @@ def program_errors_of_types_have_words_that_tests_for_numba_look_for() -> None:
         assert str(error) == "Alignment must be a power of 2"
     else:
         raise AssertionError("an alignment of 12 bytes")
+
+
+def program_the_host_sees_a_mapped_array_after_each_wait() -> None:
+    held, stream = np.zeros(8), cuda.stream()
+    columns, records = np.asfortranarray(np.ones((2, 3))), np.zeros(4, [("x", "f4"), ("n", "i4")])
+
+    @cuda.jit
+    def change(a, b, c):
+        i = cuda.grid(1)
+        a[i] += 1
+        if i < b.size:
+            b[i % 2, i // 2] = i
+        if i < len(c):
+            c[i].n += i
+
+    with cuda.mapped(held, columns, records, stream=stream) as sides:
+        for before in (0, 5):
+            held[:] = before
+            change[1, 8, stream](*sides)
+            stream.synchronize()
+            assert held.tolist() == [before + 1] * 8
+    assert columns.tolist() == [[0, 2, 4], [1, 3, 5]] and records["n"].tolist() == [0, 2, 4, 6]
+    try:
+        add_first[1, 1](sides[0])
+    except cuda.cudadrv.driver.CudaAPIError as error:
+        assert "the buffer was freed" in str(error) and "contextlib" not in str(error), error
+    else:
+        raise AssertionError("an array after the end of its mapping")
+
+    def changed() -> None:
+        with cuda.mapped(held) as side:
+            write_first[1, 1](side)
+            held[0] = 3
+            cuda.synchronize()
+
+    said = found(changed)
+    assert said.startswith("MissingSync: ") and "write_first" in said and "contextlib" not in said, said
+
+
+def program_what_is_written_for_llvm_is_refused_by_name() -> None:
+    class Interval:
+        pass
+
+    @intrinsic
+    def sum_of(context, a, b):
+        return types.int64(a, b), lambda context, builder, signature, given: builder.add(*given)
+
+    type_callable(Interval)(lambda context: lambda: types.int64)
+
+    def makes(a):
+        a[0] = Interval()
+
+    def adds(a):
+        a[0] = sum_of(1, 2)
+
+    for function, words in ((makes, "'Interval', a type"), (adds, "'sum_of', an intrinsic")):
+        try:
+            cuda.jit(function)[1, 1](np.zeros(1))
+        except TypingError as error:
+            assert words in str(error) and "LLVM" in str(error), error
+        else:
+            raise AssertionError(words)
+
+
+def program_options_of_kernels_are_checked_as_numba_checks_them() -> None:
+    for words, options in (
+        ("Got 4 launch bounds: (8, 2, 4, 8)", {"launch_bounds": (8, 2, 4, 8)}),
+        ("Carveout must be between -1 and 100", {"shared_memory_carveout": 101}),
+        ("Invalid carveout value: most", {"shared_memory_carveout": "most"}),
+    ):
+        try:
+            cuda.jit("void()", **options)(lambda: None)
+        except ValueError as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(words)
+    cuda.jit("void()", launch_bounds=(8, 2, 4), shared_memory_carveout="MaxL1")(lambda: None)[1, 8]()
+
+    # A program that has imported cuda.core catches its class, which numba-cuda raises.
+    module, place = ModuleType("cuda_utils"), "cuda.core._utils.cuda_utils"
+    module.CUDAError = type("CUDAError", (Exception,), {})
+    sys.modules[place] = module
+    try:
+        kind = presenters["numba"]("launch", *[ApiCode("cuda", "CUDA_ERROR_INVALID_VALUE", 1)] * 2).kind
+    finally:
+        del sys.modules[place]
+    assert issubclass(kind, module.CUDAError) and issubclass(kind, cuda.cudadrv.driver.CudaAPIError)
+
+
+def program_each_thread_compiles_for_its_own_launch() -> None:
+    seen: list[object] = []
+    with launchconfig.launching("of the main thread"):
+        other = threading.Thread(target=lambda: seen.append(launchconfig.current_launch_config()))
+        other.start()
+        other.join()
+        assert launchconfig.current_launch_config() == "of the main thread"
+    assert seen == [None]
 
 
 if __name__ == "__main__":

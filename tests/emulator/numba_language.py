@@ -13,7 +13,7 @@ import numpy as np
 from numba import cuda, types
 from numba.cuda import bf16, float32, int32, vectorize
 from numba.cuda.core import errors
-from numba.cuda.extending import overload
+from numba.cuda.extending import overload, overload_attribute, overload_method
 from numba.cuda.np import numpy_support
 from numba.cuda.types import bfloat16
 
@@ -49,6 +49,48 @@ def program_a_variable_is_none_or_a_number() -> None:
     assert a.tolist() == [103, 11, 7, 3], a
     k[1, 4](a, x * 0)
     assert a.tolist() == [95, -5, -5, -5], a
+
+
+def program_python_computes_what_has_constants_alone() -> None:
+    @cuda.jit
+    def kernel(a):
+        a[0] = 2**-1
+        a[1] = 2**64 - 1
+        a[2] = (1 << 63) + (10**-3 * 5)
+        a[3] = 7.5 % 0.1
+        a[4] = 1e16 // 0.3
+        a[5] = ~-(3 - 8) + (1 << 100 >> 99) + True * 2
+
+    a = np.zeros(6)
+    kernel[1, 1](a)
+    assert a.tolist() == [0.5, 2.0**64, 2.0**63, 7.5 % 0.1, 1e16 // 0.3, -2], a
+
+
+def program_overloads_add_methods_and_attributes_to_types() -> None:
+    @overload_method(types.Array, "scaled")
+    def scaled(array, by=2):
+        def first(array, by=2):
+            return array[0] * by
+
+        return first
+
+    @overload_attribute(types.Array, "last")
+    def last(array):
+        return lambda array: array[-1] if array.ndim == 1 else 0
+
+    @overload_attribute(types.Float, "halved")
+    def halved(x):
+        return lambda x: x / 2
+
+    @cuda.jit
+    def kernel(a, got):
+        got[0] = a.scaled() + a[1:].scaled(by=10)
+        got[1] = a.last
+        got[2] = a[0].halved
+
+    got = np.zeros(3)
+    kernel[1, 1](np.array([3.0, 4.0, 5.0]), got)
+    assert got.tolist() == [46, 5, 1.5]
 
 
 def program_overloads_take_constants_and_functions_of_the_kernel() -> None:

@@ -97,6 +97,34 @@ def test_forks_that_use_cuda_first_are_emulated_and_leaving_at_once_hides_no_fin
     assert "there is no module 'absent.part'" in emulate("-m", "absent.part", cwd=tmp_path, expect=2).stderr
 
 
+EXECUTES = """
+import os
+
+try:
+    double[1, 4 + len(sys.argv)](np.ones(4))
+except Exception:
+    pass
+if sys.argv[1:] == ["interrupted"]:
+    raise KeyboardInterrupt
+if sys.argv[1:] != ["again"]:
+    print("first", flush=True)
+    os.execl(sys.executable, sys.executable, *sys.argv, "again")
+print("second")
+sys.exit(5)
+"""
+
+
+def test_a_program_that_replaces_or_interrupts_itself_hides_no_finding(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(KERNEL + EXECUTES)
+    done = emulate(program, cwd=tmp_path, expect=1)
+    assert done.stdout.splitlines() == ["first", "second"]
+    said = [line.partition("index")[0] for line in done.stderr.splitlines() if "OutOfBounds" in line]
+    found = "OutOfBounds: double on h100-sxm-80gb: "
+    assert said == [f"windtunnel: {found}", f"windtunnel: in a child process: {found}"], done.stderr
+    assert "OutOfBounds" in emulate(program, "interrupted", cwd=tmp_path, expect=130).stderr
+
+
 def test_a_module_that_only_a_finder_of_an_editable_installation_knows_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,11 +165,11 @@ class DeviceError(WindtunnelError):
 
 
 def caller() -> tuple[str, int]:
-    """Return file and line of the innermost call from outside of this package and of NumPy."""
+    """Return file and line of the innermost call from outside of this package, NumPy and ``contextlib``."""
     frame = sys._getframe(1)
     while frame.f_back is not None and (
         frame.f_code.co_filename.startswith(_PACKAGE)
-        or str(frame.f_globals.get("__name__", "")).partition(".")[0] == "numpy"
+        or str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("numpy", "contextlib")
     ):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

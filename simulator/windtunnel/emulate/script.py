@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -37,9 +38,11 @@ def run_script(
     install(interfaces)
     children.announce(device, interfaces)
     before = session.begin(emulated)
-    argv, path, leave = sys.argv, list(sys.path), os._exit
+    argv, path, leave, execute = sys.argv, list(sys.path), os._exit, (os.execv, os.execve)
     sys.argv, sys.path[0:0] = [str(script), *arguments], [folder]
     os._exit = _reporting(emulated, leave)  # type: ignore[assignment]  # its parameter has no name
+    os.execve = _executing(os.execve)
+    os.execv = lambda path, args: os.execve(path, args, os.environ)  # noqa: S606
     status, shown = 0, None
     try:
         if is_module:
@@ -52,8 +55,11 @@ def run_script(
     except Exception as error:  # reported as Python does
         _print(error)
         status, shown = 1, error
+    except BaseException:  # an interrupt, which is the caller's
+        _reported(emulated, 1)
+        raise
     finally:
-        sys.argv, sys.path[:], os._exit = argv, path, leave
+        sys.argv, sys.path[:], os._exit, (os.execv, os.execve) = argv, path, leave, execute
         session.begin(before)
     return _reported(emulated, status, shown)
 
@@ -93,6 +99,25 @@ def _reporting(emulated: session.Session, leave: Callable[[int], NoReturn]) -> C
         leave(status)
 
     return _exit
+
+
+def _executing(execute: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+    """Return ``os.execve`` for the program and its forks.
+
+    The program that takes the place of this one becomes a child process, because only what is left of this one can
+    report its findings and those of its successor. A fork really executes it, as it is a child process itself.
+    """
+    own = os.getpid()
+
+    def execve(path: Any, args: Sequence[str], env: Any) -> NoReturn:
+        if os.getpid() != own:
+            execute(path, args, env)
+        sys.stdout.flush()
+        done = subprocess.run(list(args), executable=path, env=env, check=False, close_fds=False)  # noqa: S603
+        ended = done.returncode
+        os._exit(ended if ended >= 0 else 128 - ended)  # as a shell names the end by a signal
+
+    return execve
 
 
 def _status(ended: SystemExit) -> int:

@@ -20,11 +20,17 @@ ALLOCATIONS: weakref.WeakSet[Allocation] = weakref.WeakSet()
 class Allocation:
     """Memory of a device, which is freed when nothing refers to it any more. Raises DeviceOutOfMemory.
 
-    ``owned``: False for memory that the program frees itself.
+    ``owned``: False for memory that the program frees itself. ``host``: bytes of the host that the memory shares.
     """
 
     def __init__(
-        self, size: int, kind: MemoryKind = "device", device: int | None = None, *, owned: bool = True
+        self,
+        size: int,
+        kind: MemoryKind = "device",
+        device: int | None = None,
+        *,
+        owned: bool = True,
+        host: np.ndarray | None = None,
     ) -> None:
         self.device = current_index() if device is None else device
         self.accelerator: Accelerator = session.current.accelerator(self.device)
@@ -33,6 +39,9 @@ class Allocation:
         self.buffer: Buffer | None = None
         if size:
             self.buffer = self.accelerator.empty(size, np.uint8, kind=kind)
+            if host is not None:
+                memory: Any = self.buffer.memory
+                memory.adopt(host)
             if owned:
                 weakref.finalize(self, free, self.accelerator, self.buffer.memory)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import UnsupportedOperationError
-from windtunnel.emulate.common.memory import Allocation
+from windtunnel.emulate.common.memory import Allocation, free
 from windtunnel.emulate.numba_cuda import hostmemory, interop, ndarray
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, MappedNDArray
@@ -159,11 +159,15 @@ def pinned(*arylist: Any) -> Iterator[None]:
 
 @contextmanager
 def mapped(*arylist: Any, stream: Any = 0) -> Iterator[Any]:
-    """Make arrays of the host accessible to the device for the block."""
-    made = [interop.auto_device(array, stream)[0] for array in arylist]
-    yield made[0] if len(made) == 1 else made
-    for side, array in zip(made, arylist, strict=True):
-        side.copy_to_host(array)
+    """Make arrays of the host accessible to the device for the block: both sides have the same bytes."""
+    made = [interop.mapped_side(array, stream) for array in arylist]
+    try:
+        yield made[0] if len(made) == 1 else made
+    finally:
+        for side in made:
+            side.allocation.bytes()  # waits for the device
+            if side.allocation.buffer is not None:
+                free(side.allocation.accelerator, side.allocation.buffer.memory)
 
 
 @contextmanager

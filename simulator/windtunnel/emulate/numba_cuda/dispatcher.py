@@ -30,6 +30,9 @@ from windtunnel.language.numba.program import read_kernel, result_of
 from windtunnel.language.numba.rules import NUMBA_NAMES, name_of
 from windtunnel.language.source import KernelError
 
+_BOUNDS = 3
+"""The most numbers of ``launch_bounds``."""
+_CARVEOUTS = ("default", "maxl1", "maxshared")
 _FEW_BLOCKS = 128
 """Numba warns of grids with fewer blocks."""
 
@@ -271,7 +274,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
         try:
             program = read_kernel(
                 self.py_func, arguments, debug=debug, fastmath=bool(self.targetoptions.get("fastmath")),
-                strict=strict, overloads=extending.overload_of,
+                strict=strict, overloads=extending,
             )  # fmt: skip
         except KernelError as error:
             raise KernelTypingError(error) from None
@@ -384,7 +387,15 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
 def _bound(options: dict[str, Any]) -> int | None:
     """Return the most threads of a block that ``launch_bounds`` states: a number, or the first of up to three."""
     stated = options.get("launch_bounds")
-    return None if stated is None else int(stated[0] if isinstance(stated, (tuple, list)) else stated)
+    if stated is None:
+        return None
+    bounds = stated if isinstance(stated, (tuple, list)) else (stated,)
+    if len(bounds) > _BOUNDS:
+        raise ValueError(
+            f"Got {len(bounds)} launch bounds: {stated}. A maximum of three are supported: "
+            "(max_threads_per_block, min_blocks_per_sm, max_blocks_per_cluster)"
+        )
+    return int(bounds[0])
 
 
 def _conversion(context: Any, have: Any, want: Any) -> int | None:
@@ -486,6 +497,12 @@ def _check_options(kws: dict[str, Any], debug: Any, opt: Any, lineinfo: bool) ->
         raise DeprecationError("Deprecated keyword argument `bind`.")
     if kws.get("nopython") is False:
         raise NotImplementedError("nopython mode is required for CUDA")
+    carveout = kws.get("shared_memory_carveout")
+    if isinstance(carveout, str) and carveout.lower() not in _CARVEOUTS:
+        listed = "'default', 'MaxL1', 'MaxShared'"
+        raise ValueError(f"Invalid carveout value: {carveout}. Must be -1 to 100 or one of {listed}")
+    if isinstance(carveout, int) and not -1 <= carveout <= 100:
+        raise ValueError("Carveout must be between -1 and 100")
     debug = bool(config.CUDA_DEBUGINFO_DEFAULT) if debug is None else debug
     optimized = config.OPT != 0 if opt is None else opt
     if debug and optimized:

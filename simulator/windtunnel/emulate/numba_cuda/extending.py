@@ -8,6 +8,7 @@ from typing import Any
 from numba.core.datamodel import models as core_models  # noqa: F401  a name of numba.cuda.extending
 from numba.core.extending import (  # noqa: F401  names of numba.cuda.extending
     NativeValue,
+    _Intrinsic,
     as_numba_type,
     box,
     intrinsic,
@@ -52,8 +53,40 @@ def overload_of(function: Any) -> Callable[..., Any] | None:
                 metadata = getattr(template, "metadata", {}) or {}
                 found.setdefault(metadata.get("target", "generic") or "generic", []).append(chosen)
     usable = [chosen for target in _TARGETS for chosen in found.get(target, ())]
-    if not usable:
-        return None
+    return _chooser(usable) if usable else None
+
+
+def member_of(owner: Any, name: str) -> tuple[bool, Callable[..., Any]] | None:
+    """Return what the program has registered as an attribute of a value: (whether it is a method, what chooses it)."""
+    found: dict[str, list[Any]] = {}
+    kind = None
+    for template in builtin_registry.attributes:
+        chosen = getattr(template, "_overload_func", None)
+        if chosen is None or template._attr != name or chosen.__module__.startswith("numba."):
+            continue
+        try:
+            kind = kind or numba_type_of(owner)
+        except (TypeError, ValueError):
+            return None  # a value of the front end alone
+        if isinstance(kind, template.key) if isinstance(template.key, type) else kind == template.key:
+            target = template.metadata.get("target", "generic") or "generic"
+            found.setdefault(target, []).append((template.is_method, chosen))
+    usable = [one for target in _TARGETS for one in found.get(target, ())]
+    return (usable[0][0], _chooser([chosen for _, chosen in usable])) if usable else None
+
+
+def lowered(function: Any) -> str:
+    """Return what a function is whose code the program writes for LLVM; empty if it is no such function."""
+    if isinstance(function, _Intrinsic):
+        return "an intrinsic: its code is written for LLVM, which Windtunnel does not have"
+    own = isinstance(function, type) and function.__module__.partition(".")[0] not in ("builtins", "numba", "numpy")
+    if own and any(known is function for known, _ in builtin_registry.globals):
+        return "a type whose code is written for LLVM (type_callable, register_model), which Windtunnel does not have"
+    return ""
+
+
+def _chooser(usable: list[Any]) -> Callable[..., Any]:
+    """Return what chooses the first code, of several, that takes the types of a call."""
 
     def choose(given: list[Any], named: dict[str, Any]) -> Any:
         types = [numba_type_of(value) for value in given]

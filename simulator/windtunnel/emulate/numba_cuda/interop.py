@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.emulate.common.memory import Allocation
 from windtunnel.emulate.numba_cuda.hostmemory import array_core, is_cuda_ndarray, sentry_contiguous
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
 
@@ -46,3 +47,14 @@ def auto_device(
     if copy:
         made.copy_to_device(values, stream)
     return made, True
+
+
+def mapped_side(array: np.ndarray, stream: Any = 0) -> DeviceNDArray:
+    """Return a device array that has the bytes of an array of the host. Its memory is the caller's to free."""
+    sentry_contiguous(array)
+    if not array.flags.writeable:
+        raise ValueError("buffer source array is read-only")
+    flat = (array if array.flags["C_CONTIGUOUS"] else array.T).reshape(-1).view(np.uint8)
+    shared = Allocation(array.nbytes, "pinned", owned=False, host=flat)
+    shared.bytes()  # the host has a view of it, so what it changes while a kernel runs is found
+    return from_array_like(array, stream, shared)

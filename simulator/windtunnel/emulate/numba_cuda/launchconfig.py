@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_current: list[Any] = []
+
+class _Current(threading.local):
+    """The configurations of the launches that a thread compiles, the innermost last."""
+
+    def __init__(self) -> None:
+        self.configs: list[Any] = []
+
+
+_current = _Current()
 
 
 def current_launch_config() -> Any:
     """Return the configuration of the launch that is being compiled; None outside of one."""
-    return _current[-1] if _current else None
+    return _current.configs[-1] if _current.configs else None
 
 
 def ensure_current_launch_config() -> Any:
@@ -25,11 +34,11 @@ def ensure_current_launch_config() -> Any:
 @contextmanager
 def launching(config: Any) -> Iterator[None]:
     """Make a configuration the current one."""
-    _current.append(config)
+    _current.configs.append(config)
     try:
         yield
     finally:
-        _current.pop()
+        _current.configs.pop()
 
 
 @contextmanager

@@ -60,7 +60,8 @@ def argument_of(kind: Any, value: Any = None) -> Argument:
         nb.unicode_type,
     ):
         return KnownArgument(value)
-    raise TypeError(f"an argument of type {kind}")
+    own = not type(kind).__module__.startswith("numba.")
+    raise TypeError(f"an argument of type {kind}{', whose data model (register_model) is for LLVM,' if own else ''}")
 
 
 def _item(value: Any, at: int) -> Any:

@@ -58,6 +58,10 @@ class EmulatedMemory:
             self._full_extent = Extent(0, self.size)
         return self._full_extent
 
+    def adopt(self, data: np.ndarray) -> None:
+        """Take bytes of the program's own array as the contents, before anything has accessed it."""
+        self.data, self.uninitialised = data, False
+
     def mark_written(self, size: int, begin: int = 0) -> None:
         """Record that ``size`` bytes were written, from byte ``begin`` on."""
         if begin:

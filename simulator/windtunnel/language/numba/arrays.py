@@ -520,6 +520,10 @@ class ArrayReader(DeclarationReader):
 
     # Attributes.
 
+    def overloaded_attribute(self, node: ast.AST, owner: Value, name: str) -> Value | None:
+        """Return an attribute or a method that the program has added to a type; None if there is none."""
+        raise NotImplementedError
+
     def array_attribute(self, node: ast.AST, owner: View | Records, name: str) -> Value:
         """Return an attribute of an array or a record."""
         line: int = node.lineno  # type: ignore[attr-defined]
@@ -540,6 +544,9 @@ class ArrayReader(DeclarationReader):
             return found
         if name in _METHODS:
             return Method(owner, name)
+        added = self.overloaded_attribute(node, owner, name)
+        if added is not None:
+            return added
         self.refuse(node, f"the attribute '{name}' of {owner.description}", "shape, size, ndim, dtype, T, strides")
 
     def _view_attribute(self, node: ast.AST, owner: View, name: str) -> Value | None:

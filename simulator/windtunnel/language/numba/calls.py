@@ -85,6 +85,8 @@ class CallReader(BrainReader):
     def call_value(self, node: ast.Call, called: Value, given: list[Value], named: Mapping[str, Value]) -> Value:
         """Return the value of a call of something."""
         match called:
+            case Method(overload=chosen) if chosen is not None:
+                return self._overloaded(node, chosen, [called.owner, *given], named)
             case Method():
                 return self.method(node, called, given)
             case Closure():
@@ -157,6 +159,9 @@ class CallReader(BrainReader):
             return self._overloaded(node, overload, given, named)
         if inspect.isfunction(function):
             return self._function(node, function, given, named)
+        lowered = self.lowered(function)
+        if lowered:
+            self.refuse(node, f"'{ast.unparse(node.func)}', {lowered}", "a device function, or an overload in Python")
         problem = f"Untyped global name '{ast.unparse(node.func)}', a {type(function).__name__} that no kernel can call"
         self.refuse(node, problem, "functions of numba.cuda, math, or device functions")
 
@@ -176,6 +181,29 @@ class CallReader(BrainReader):
         made = self.reshaped(node, owner, [self.hold(side, "size") for side in reversed(sides)])
         assert isinstance(made, View)  # noqa: S101  it is a view of one
         return made.with_dims(tuple(reversed(made.dims)), made.origin)
+
+    def overloaded_attribute(self, node: ast.AST, owner: Value, name: str) -> Value | None:
+        """Return an attribute or a method that the program has added to a type; None if there is none."""
+        found = self.member_of(owner, name)
+        if found is None:
+            return None
+        is_method, overload = found
+        if is_method:
+            return Method(owner, name, overload)
+        line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
+        called = ast.Name(f"{ast.unparse(node)}", ast.Load(), lineno=line, col_offset=column)
+        call = ast.Call(called, [], [], lineno=line, col_offset=column)
+        return self._overloaded(call, overload, [owner], {})
+
+    def member_of(self, owner: Value, name: str) -> tuple[bool, Callable[..., Any]] | None:
+        """Return (whether it is a method, what chooses its code) of an added attribute; None if there is none."""
+        del owner, name
+        return None
+
+    def lowered(self, function: Any) -> str:
+        """Return what a function of the program is whose code is written for LLVM; empty if it is no such function."""
+        del function
+        return ""
 
     def overload_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the function that `numba.extending.overload` registered for another; None if there is none."""

@@ -15,6 +15,7 @@ from windtunnel.language import ir
 from windtunnel.language.names import Group, Name
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number_of, truth
+from windtunnel.language.numba.folding import folded
 from windtunnel.language.numba.iteration import IterationReader
 from windtunnel.language.numba.reader import Environment, Frame
 from windtunnel.language.numba.values import (
@@ -68,9 +69,11 @@ class ExpressionReader(IterationReader):
         """Read an expression."""
         match node:
             case ast.Constant(value=value):
-                return Const(value)
+                return self._constant(node, value)
             case ast.Name(id=name):
                 return self._name(node, name)
+            case ast.BinOp() if (known := folded(node)) is not None:
+                return self._constant(node, known)
             case ast.BinOp(left=left, op=op, right=right):
                 first, second = self.in_order([left, right])
                 return self.binary(node, self.operator(node, op), first, second)
@@ -107,6 +110,11 @@ class ExpressionReader(IterationReader):
                 self.refuse(
                     node, words_of(node), "numbers, elements of arrays, arithmetic, and calls of known functions"
                 )
+
+    def _constant(self, node: ast.expr, value: Any) -> Value:
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            self.refuse(node, f"Int value is too large: {value}", "an integer of 64 bits, or a float")
+        return Const(value)
 
     def in_order(self, nodes: Sequence[ast.expr]) -> list[Value]:
         """Return the values of expressions, each as it is before the effects of those after it."""
@@ -226,6 +234,9 @@ class ExpressionReader(IterationReader):
                 return self.array_attribute(node, owner, name)
             case _:
                 pass
+        added = self.overloaded_attribute(node, owner, name)
+        if added is not None:
+            return added
         self.refuse(node, f"the attribute '{name}' of {owner.description}", None)
 
     def _object_attribute(self, node: ast.AST, value: Any, name: str) -> Value:

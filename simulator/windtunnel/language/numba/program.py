@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -63,6 +63,19 @@ class KnownArgument:
 Argument = NumberArgument | ArrayArgument | TupleArgument | KnownArgument
 
 
+class Extensions(Protocol):
+    """What the program has added to Numba by `numba.extending`."""
+
+    def overload_of(self, function: Any, /) -> Callable[..., Any] | None:
+        """Return what chooses the code of a function by the types of a call; None if nothing was registered."""
+
+    def member_of(self, owner: Value, name: str, /) -> tuple[bool, Callable[..., Any]] | None:
+        """Return (whether it is a method, what chooses its code) of an attribute; None if there is none."""
+
+    def lowered(self, function: Any, /) -> str:
+        """Return what a function is whose code is written for LLVM; empty if it is no such function."""
+
+
 @dataclass(frozen=True)
 class NumbaProgram:
     """A kernel that was read.
@@ -102,7 +115,7 @@ def read_kernel(
     debug: bool = False,
     fastmath: bool = False,
     strict: bool = False,
-    overloads: Callable[[Any], Callable[..., Any] | None] | None = None,
+    overloads: Extensions | None = None,
 ) -> NumbaProgram:
     """Return the program of a kernel for arguments of these types. Raises KernelError if it is not one."""
     source = function_source(function)
@@ -137,7 +150,7 @@ class _KernelReader(RecursiveReader):
         self,
         source: Source,
         memory: _Memory,
-        overloads: Callable[[Any], Callable[..., Any] | None] | None,
+        overloads: Extensions | None,
         *,
         debug: bool,
     ) -> None:
@@ -156,7 +169,15 @@ class _KernelReader(RecursiveReader):
 
     def overload_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the function that `numba.extending.overload` registered for another; None if there is none."""
-        return None if self._overloads is None else self._overloads(function)
+        return None if self._overloads is None else self._overloads.overload_of(function)
+
+    def member_of(self, owner: Value, name: str) -> tuple[bool, Callable[..., Any]] | None:
+        """Return (whether it is a method, what chooses its code) of an added attribute; None if there is none."""
+        return None if self._overloads is None else self._overloads.member_of(owner, name)
+
+    def lowered(self, function: Any) -> str:
+        """Return what a function of the program is whose code is written for LLVM; empty if it is no such function."""
+        return "" if self._overloads is None else self._overloads.lowered(function)
 
     def program(self, arguments: Sequence[Argument]) -> NumbaProgram:
         """Read the kernel."""

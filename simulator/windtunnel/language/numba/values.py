@@ -195,6 +195,8 @@ class Method(Value):
 
     owner: Value
     name: str
+    overload: Any = None
+    """What chooses its code, if `numba.extending.overload_method` registered it."""
 
     @property
     def description(self) -> str:

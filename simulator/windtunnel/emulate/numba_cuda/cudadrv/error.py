@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from windtunnel.core.errors import ApiCode
 from windtunnel.emulate.common import api_errors
 
@@ -71,11 +73,17 @@ _FUNCTIONS = {
 """The functions of the driver by the operations of a device."""
 
 
+def _launch_error() -> type[Exception]:
+    """Return the class of a launch's error: that of ``cuda.core`` too, if the program has imported it."""
+    theirs = getattr(sys.modules.get("cuda.core._utils.cuda_utils"), "CUDAError", None)
+    return CUDAError if theirs is None else type("CUDAError", (CUDAError, theirs), {"__module__": CUDAError.__module__})
+
+
 def _presented(operation: str, runtime: ApiCode, driver: ApiCode) -> api_errors.Presented:
     del runtime
     number = api_errors.Number(driver)
     if operation == "launch" and driver.name == "CUDA_ERROR_INVALID_VALUE":
-        return api_errors.Presented(CUDAError, _INVALID, {"code": number, "msg": _INVALID})
+        return api_errors.Presented(_launch_error(), _INVALID, {"code": number, "msg": _INVALID})
     message = f"Call to {_FUNCTIONS.get(operation, operation)} results in {driver.name}"
     return api_errors.Presented(CudaAPIError, f"[{number}] {message}", {"code": number, "msg": message})
 
