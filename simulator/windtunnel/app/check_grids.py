@@ -264,6 +264,7 @@ class Uses:
     def _names(self, monomial: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(s for s in monomial if s in self.integers))
 
+    # Long: what is added to each product, along which axis, and whether it fits.
     def _pitches(self) -> dict[str, set[int | None]]:
         """Return the integers that multiply an index, and the axes of what is added to the product."""
         found: dict[str, set[int | None]] = {}

@@ -232,6 +232,7 @@ def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool, co
     return Estimate(value, max(float(low), 0.0), float(high))
 
 
+# Long: what a time has to have for its interval to be known, and each statistic that bounds it.
 def is_beyond(target: Target, result: Measured, runs: Sequence[Sequence[Part]], most: int, *, traced: bool) -> bool:
     """Return whether the 95% interval of a target's time is beyond its limit for certain after ``most`` runs.
 

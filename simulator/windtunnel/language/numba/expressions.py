@@ -198,6 +198,7 @@ class ExpressionReader(IterationReader):
             return self.capture(node, np.asarray(value))
         return Const(value)
 
+    # Long: one case for each kind of owner, each a line or two.
     def attribute(self, node: ast.AST, owner: Value, name: str) -> Value:
         """Return an attribute of a value."""
         line: int = node.lineno  # type: ignore[attr-defined]
