@@ -197,18 +197,17 @@ class ChoiceSearch:
 
     def _notes_of_roles(self, demand: Demand) -> list[str]:
         """Return which fleets are left out because of roles, where these are not all without a partner."""
-        notes = []
-        for c, role in ((c.number, c.role) for c in self.run.classes):
-            partners = sorted({p for need in demand.sets.needs if need.class_number == c for p in need.partners})
-            if role == "decode" and any(other.role == "both" for other in self.run.classes):
-                senders = " or ".join(self.names[p] for p in partners)
-                notes.append(
-                    f"fleets that have {self.names[c]} without {senders} are left out: an entry with role: decode "
-                    "decodes only requests whose prompts an entry with role: prefill has read"
-                )
-        for one, other in sorted(tuple(sorted(pair)) for pair in demand.sets.apart):
+        notes, bases = [], {c.number: (c.role, self.bases[c.number]) for c in self.run.classes}
+        decoders = dict.fromkeys(base for role, base in bases.values() if role == "decode")
+        if decoders and any(role == "both" for role, _ in bases.values()):
+            senders = dict.fromkeys(base for role, base in bases.values() if role == "prefill")
             notes.append(
-                f"fleets that have both {self.names[one]} and {self.names[other]} are left out: no engine takes the "
+                f"fleets that have {' or '.join(decoders)} without {' or '.join(senders)} are left out: an entry with "
+                "role: decode decodes only requests whose prompts an entry with role: prefill has read"
+            )
+        if demand.sets.apart:
+            notes.append(
+                "fleets that have an entry with a role beside one of another engine are left out: no engine takes the "
                 "KV cache of another one"
             )
         return notes

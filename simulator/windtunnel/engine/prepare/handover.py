@@ -56,6 +56,8 @@ def check_roles(
             expected="batch: {kind: continuous} in the policy, or no role",
         )
     _check_route(scenario, policy, classes)
+    for job_class in [] if candidates else workloads:
+        _check_engines(scenario, [classes[cls] for cls, work in compiled if work == job_class.number])
     for need in role_needs(classes, compiled):
         if not need.partners:
             entry = classes[need.class_number]
@@ -71,8 +73,6 @@ def check_roles(
                 where=scenario.where("fleet", entry.number, "role"),
                 expected=f"an entry with role: {'prefill' if entry.role == 'decode' else 'decode'} for the same model",
             )
-    for job_class in [] if candidates else workloads:
-        _check_engines(scenario, [classes[cls] for cls, work in compiled if work == job_class.number])
 
 
 @dataclass(frozen=True)
