@@ -282,7 +282,13 @@ def test_times_of_day_and_of_the_epoch_are_times(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ("fleet[0].coutn=3", "unknown key 'coutn'"),
-        ("fleet[5].count=3", "there is no 'fleet[5]'"),
+        ("fleet[5].count=3", "there is no 'fleet[5]' in the scenario; expected fleet[0]"),
+        ("workload[0].ops[7]=3", "there is no 'workload[0].ops[7]' in the scenario; expected workload[0].ops[0]"),
+        (
+            "plan={maks: 3}",
+            "unknown key 'maks'; expected one of max, max_entries, fleets, confidence, objective, search, "
+            "spare, simulations, replications, loads; did you mean 'max'?",
+        ),
         ("flet[0].count=3", "did you mean 'fleet'?"),
         ("count", "expected PATH=VALUE"),
         ("fleet[0].count=[", "this is not YAML"),
@@ -455,13 +461,31 @@ def test_files_are_near_by_their_names_and_not_by_their_endings(
     assert nearest_file(asked, present) == answer
 
 
+def test_the_files_that_are_present_are_named_where_none_is_near(tmp_path: Path) -> None:
+    (tmp_path / "main.yaml").write_text(GOOD)
+    for name, says in (
+        ("nosuch.yaml", "there is no such scenario; expected one of main.yaml"),
+        ("mian.yaml", "there is no such scenario; did you mean 'main.yaml'?"),
+        ("other/main.yaml", f"there is no such scenario, and no folder '{tmp_path / 'other'}'"),
+    ):
+        with pytest.raises(InputError) as caught:
+            read_scenario(tmp_path / name)
+        assert str(caught.value).endswith(says)
+
+
+def test_a_limit_of_zero_is_accepted_where_a_run_can_have_it() -> None:
+    assert parse_target("waiting p50 <= 0 s").limit == parse_target("cost <= 0 USD/h").limit == 0.0
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("utilisation <= 80", "utilisation is a share, and '80' is more than 100%; expected a number from 0 to 1"),
         ("completed >= 99", "did you mean '99 %'?"),
         ("availability >= 101 %", "a share"),
-        ("latency p99 <= -1 s", "latency is never negative"),
+        ("latency p99 <= -1 s", "latency is never negative, but the limit is '-1 s'; expected a limit above zero"),
+        ("latency p99 <= 0 ms", "latency is never zero, but the limit is '0 ms'; expected a limit above zero"),
+        ("waiting mean <= -1 s", "expected a limit of zero or more"),
         ("latency p98 <= 1 s", "latency has no 'p98'"),
     ],
 )

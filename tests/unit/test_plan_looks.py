@@ -217,7 +217,7 @@ def test_a_plan_says_which_target_no_number_of_devices_meets_and_what_may_help(t
     assert reach.least == pytest.approx(reach.entries[0].least) and "h100" in reach.entries[0].entry
     assert "tokens 4096" in reach.entries[0].entry, "larger steps read a long prompt in fewer of them"
     sentences = " ".join(found.explanation.sentences)
-    assert "no number of devices mends this" in sentences and "a larger group" in sentences
+    assert "no number of these devices meets it" in sentences and "a larger group" in sentences
     # What is said of every combination of searched values holds for the best of them.
     (conflict,) = found.explanation.conflicts
     assert conflict.targets[0].least == pytest.approx(reach.least)
@@ -230,5 +230,7 @@ def test_where_a_request_alone_is_fast_enough_more_devices_may_help(tmp_path: Pa
     assert not found.fleets
     (reach,) = found.explanation.reach
     assert reach.least <= reach.limit < reach.entries[-1].least
-    assert "so more devices than were tried may help there; no number of devices helps on these" in reach.sentence
-    assert "h100-sxm-80gb" in reach.sentence.split(";")[0] and "l4" in reach.sentence.split(";")[1]
+    first, able, unable = reach.sentence.split(". ")
+    assert first == "ttft p95 <= 250 ms: more devices than were tried may help"
+    assert able.startswith("Where no request waits, it is at least ") and able.endswith(" ms on h100-sxm-80gb")
+    assert unable.startswith("No number of devices of one of these entries alone meets it: ") and "l4" in unable

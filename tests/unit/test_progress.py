@@ -1,4 +1,4 @@
-"""Progress is drawn on a terminal only, and only once the work has taken a second."""
+"""Progress is drawn on a terminal once the work has taken a second; elsewhere, a line follows now and then."""
 
 from __future__ import annotations
 
@@ -65,3 +65,18 @@ def test_what_takes_less_than_a_second_draws_no_progress(
     monkeypatch.setattr("sys.stderr", screen)
     show()
     assert screen.getvalue() == ""
+
+
+def test_a_line_is_printed_now_and_then_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter([0.0, 10.0, 31.0, 59.0, 61.0, 61.5])
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    progress = console.Progress("simulations")
+    for done in range(5):
+        progress(done)
+    progress.close()
+    printed = capsys.readouterr()
+    assert printed.err == "1 simulations finished after 31 s\n3 simulations finished after 61 s\n"
+    assert printed.out == ""

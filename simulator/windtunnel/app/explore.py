@@ -24,6 +24,7 @@ def explore(
     changes: Sequence[str] = (),
     catalogue: Catalogue,
     outside_code: bool = False,
+    options: Sequence[Sequence[str]] = (),
     announce: Callable[[str], None],
 ) -> None:
     """Serve the page of the scenario ``path`` on this host until the process is interrupted.
@@ -34,6 +35,7 @@ def explore(
         changes: Changes to the scenario, with which the page begins.
         catalogue: The devices.
         outside_code: Whether the policy of the scenario may be code in a file outside of its folder.
+        options: Further options of the command line that a run of a design needs, each with its value.
         announce: Receives the address of the page.
 
     Raises:
@@ -56,6 +58,7 @@ def explore(
         name=scenario.name,
         lead=scenario.description,
         file=str(path),
+        options=[*options, *(("--set", change) for change in changes)],
         controls=[data_of(control) for control in offered],
         timed=[f"{target.metric} {target.statistic}" for target in scenario.parsed_targets() if target.is_distributed],
     )

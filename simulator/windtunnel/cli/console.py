@@ -36,12 +36,16 @@ PARQUET = click.option("--parquet", is_flag=True, help="Also write the table as 
 SEED = click.option("--seed", type=click.IntRange(0), help="Replace the seed of the scenario.")
 
 
+LINE_EVERY_S = 30.0
+"""The time between two lines of progress where standard error is no terminal."""
+
+
 class Progress:
-    """A progress bar on standard error, drawn once the work has taken a second and only on a terminal."""
+    """Progress on standard error: a bar on a terminal once the work has taken a second, else a line now and then."""
 
     def __init__(self, unit: str) -> None:
         self._unit = f" {unit}"
-        self._began = time.monotonic()
+        self._began = self._told = time.monotonic()
         self._bar: Any = None
         self.first: int | None = None
         """The count at the first call: what was done before this run."""
@@ -50,8 +54,14 @@ class Progress:
         """Show that ``done`` units are finished, of ``total`` if the total is known."""
         self.first = done if self.first is None else self.first
         if self._bar is None:
-            finished = total is not None and done >= total
-            if time.monotonic() - self._began < 1 or finished or not sys.stderr.isatty():
+            now, finished = time.monotonic(), total is not None and done >= total
+            if not sys.stderr.isatty():
+                if now - self._told >= LINE_EVERY_S and not finished:
+                    self._told = now
+                    of = "" if total is None else f" of {total:,}"
+                    click.echo(f"{done:,}{of}{self._unit} finished after {now - self._began:.0f} s", err=True)
+                return
+            if now - self._began < 1 or finished:
                 return
             from tqdm import tqdm
 

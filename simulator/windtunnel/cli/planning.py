@@ -154,6 +154,10 @@ def explore(
             changes=changes,
             catalogue=predict_library.catalogue(catalogs),
             outside_code=allow_outside_code,
+            options=[
+                *(("--catalog", folder) for folder in catalogs),
+                *([("--allow-outside-code",)] if allow_outside_code else []),
+            ],
             announce=announce,
         )
     except KeyboardInterrupt:

@@ -31,7 +31,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     if completions:
         return folded[min(completions, key=len)]
     # The cutoff is lower for short names, in which one wrong letter is a large part.
-    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6 if len(name) > 3 else 0.5)
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6 if len(name) > 4 else 0.5)
     return folded[close[0]] if close else None
 
 

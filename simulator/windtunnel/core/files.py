@@ -19,7 +19,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-from windtunnel.core.errors import InputError, Location, nearest_file
+from windtunnel.core.errors import InputError, Location, list_choices, nearest_file
 
 _MIB = 2**20
 TEXT_BYTES = 64 * _MIB
@@ -52,7 +52,11 @@ def check_file(path: Path, what: str, limit_bytes: int, where: Location | None =
         siblings = sorted(p.name for p in path.parent.glob("*")) if path.parent.is_dir() else []
         alike = [name for name in siblings if not path.suffix or path.suffixes[0] in name]
         problem = f"there is no {what} '{path}'" if where is not None else f"there is no such {what}"
-        raise InputError(problem, where=named, nearest=nearest_file(path.name, alike or siblings)) from None
+        if not path.parent.is_dir():
+            problem += f", and no folder '{path.parent}'"
+        close = nearest_file(path.name, alike or siblings)
+        expected = list_choices(alike, limit=6) if close is None and path.suffix and alike else None
+        raise InputError(problem, where=named, expected=expected, nearest=close) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{shown} cannot be read: {_reason(error)}", where=named) from None
     if not stat.S_ISREG(state.st_mode):

@@ -510,6 +510,10 @@ class Replicated:
         ]
         return max(bounds, key=lambda bound: bound.value)
 
+    def fits(self, counts: Sequence[int]) -> bool:
+        """Return whether a fleet has a valid set of entries, and finds room for jobs that occupy several devices."""
+        return self.demand.sets.work(_present(counts)) and self.demand.fits(counts)
+
     def load(self, counts: Sequence[int]) -> tuple[float, DualCut]:
         """Return the minimum load of a fleet, and the cut that it gives for other fleets; results are cached."""
         key = tuple(int(n) for n in counts)
@@ -519,6 +523,8 @@ class Replicated:
 
     def _load(self, counts: Counts) -> tuple[float, DualCut]:
         worst, cut = -1.0, DualCut(np.zeros((1, self.demand.classes)), np.zeros(1))
+        if not self.demand.sets.work(_present(counts)):
+            return math.inf, cut
         for group in self.groups:
             loads = [bounds.load(counts) for bounds in group]
             least = min(load for load, _ in loads)
@@ -528,6 +534,11 @@ class Replicated:
         if worst <= 1 and not self.demand.fits(counts):
             return math.inf, DualCut(np.zeros((1, self.demand.classes)), np.zeros(1))
         return worst, cut
+
+
+def _present(counts: Sequence[int]) -> list[int]:
+    """Return the classes of which a fleet has devices."""
+    return [c for c, n in enumerate(counts) if n]
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class Candidates:
 
     def may_be_feasible(self, case: Case) -> bool:
         """Return whether every job can run on some devices of the fleet."""
-        return any(case.counts) and self.demand.fits(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
+        return any(case.counts) and self.bounds.fits(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
 
     def min_load(self, counts: Sequence[int]) -> float | None:
         """Return a lower bound on the load of a fleet in its busiest period; None where it cannot do the work."""

@@ -22,7 +22,7 @@ from windtunnel.core.results.plan import (
 )
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
-from windtunnel.engine.prepare.demand import minimum_demand
+from windtunnel.engine.prepare.demand import Demand, minimum_demand
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning.bounds import Bound, Counts, Replicated
@@ -34,6 +34,7 @@ from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import Search, SearchResult, Space
 from windtunnel.planning.simulate import Case, Setting, preference, variant
 from windtunnel.planning.workers import Simulator, Workers
+from windtunnel.scenario.fields import MAX_COUNT
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, policy_of
@@ -162,6 +163,7 @@ class ChoiceSearch:
                 f"{' and '.join(demand.losses)}: the work depends on the fleet; no lower bound on it is known and 0 is "
                 "used"
             )
+        self.notes += self._notes_of_roles(demand)
         setting = Setting(
             self.scenario, self.catalogue, self.options.confidence, 1, demand.longest_s, self.options.replications,
             offered_per_s(demand) if demand.complete and not demand.users else None,
@@ -170,6 +172,45 @@ class ChoiceSearch:
         self._bounds = Replicated([demand], self.targets)
         self.simulator = Simulator(setting, self.workers, self.progress)
         self._become_candidates()
+        self._check_spare()
+
+    def _check_spare(self) -> None:
+        """Check that something remains of a fleet without the spare devices; note if only other entries do.
+
+        Raises:
+            InputError: Nothing remains of any fleet.
+        """
+        spare, most = self.options.spare, self.candidates.max_counts
+        if not spare or spare < max(most):
+            return
+        largest = ", ".join(f"{n:,} of {name}" for n, name in zip(most, self.names, strict=True))
+        if min(self.options.max_entries, self.entries) == 1:
+            raise InputError(
+                f"no fleet can do without {spare:,} spare devices: at most {largest} are allowed",
+                where=self.scenario.where("plan", "spare"),
+                expected="fewer spare devices, or a larger plan.max",
+            )
+        self.notes.append(
+            f"spare: {spare:,} is at least the largest number of each entry ({largest}), so a fleet must meet the "
+            "targets without all devices of any one of its entries"
+        )
+
+    def _notes_of_roles(self, demand: Demand) -> list[str]:
+        """Return which fleets are left out because of roles, where these are not all without a partner."""
+        notes, bases = [], {c.number: (c.role, self.bases[c.number]) for c in self.run.classes}
+        decoders = dict.fromkeys(base for role, base in bases.values() if role == "decode")
+        if decoders and any(role == "both" for role, _ in bases.values()):
+            senders = dict.fromkeys(base for role, base in bases.values() if role == "prefill")
+            notes.append(
+                f"fleets that have {' or '.join(decoders)} without {' or '.join(senders)} are left out: an entry with "
+                "role: decode decodes only requests whose prompts an entry with role: prefill has read"
+            )
+        if demand.sets.apart:
+            notes.append(
+                "fleets that have an entry with a role beside one of another engine are left out: no engine takes the "
+                "KV cache of another one"
+            )
+        return notes
 
     @property
     def _costs_are_known(self) -> bool:
@@ -215,7 +256,9 @@ class ChoiceSearch:
         largest = max(w.gang or 1 for w in scenario.workload)
         ones = variant(scenario, Case((largest,) * self.entries))
         copies = self.workers.copies
-        return prepare(ones, self.devices, policy_of(scenario), preference, processes=copies, accuracies=False)
+        return prepare(
+            ones, self.devices, policy_of(scenario), preference, processes=copies, accuracies=False, candidates=True
+        )
 
     def _max_counts(self, bounds: Replicated) -> Counts:
         """Return the largest count of each entry: the stated one, that of its rule, or four times the need."""
@@ -229,7 +272,8 @@ class ChoiceSearch:
             elif i in self.scaled:
                 counts.append(self.scaled[i].max)
             else:
-                counts.append(max(8, math.ceil(4 * need)) if math.isfinite(need) else 8)
+                most = MAX_COUNT // self.scenario.fleet[i].group_size
+                counts.append(max(8, min(math.ceil(4 * need), most)) if math.isfinite(need) else 8)
         return tuple(counts)
 
     def _groups(self, devices: int, entry: int, *path: str) -> int:
@@ -271,7 +315,9 @@ class ChoiceSearch:
             entry = min(able, key=lambda i: (needs[i], i))
             ample = self._only(entry, min(max_counts[entry], max(1, math.ceil(2 * needs[entry]))))
         else:
-            ample = tuple(min(most, max(2, *bounds.demand.gang)) for most in max_counts)
+            several = [min(most, max(2, *bounds.demand.gang)) for most in max_counts]
+            sets = [[several[e] if e in found else 0 for e in range(self.entries)] for found in self._largest_sets()]
+            ample = tuple(next((s for s in sets if math.isfinite(bounds.load(s)[0])), several))
         if not bounds.demand.fits(ample) or not math.isfinite(bounds.load(ample)[0]):
             return 1
         evaluation = simulator.here(replace(simulator.setting, further=1), Case(ample))
@@ -286,6 +332,17 @@ class ChoiceSearch:
             f"{self.options.replications} runs, with the same seeds for all fleets"
         )
         return self.options.replications
+
+    def _largest_sets(self) -> list[list[int]]:
+        """Return sets of entries that fleets may have together, one from each entry on; usually all are one."""
+        sets = []
+        for first in range(self.entries):
+            chosen = [first]
+            for entry in range(self.entries):
+                if entry != first and self._bounds.demand.sets.go_together([*chosen, entry]):
+                    chosen.append(entry)
+            sets.append(sorted(chosen))
+        return sets if self._bounds.demand.sets.apart else sets[:1]
 
     # The search.
 
@@ -454,6 +511,7 @@ class ChoiceSearch:
             max_entries=self.options.max_entries,
             lower_bound=lower_bound,
             load=candidates.bounds.load,
+            works=candidates.demand.sets.work,
         )
 
     def without_rent_limits(self) -> tuple[Evaluation, SearchResult] | None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.yamlfile import Document, format_path
-from windtunnel.planning.simulate import entry_name
+from windtunnel.planning.simulate import entry_name, leaves_route_without_use
 from windtunnel.scenario.changes import NodePath, copied, differences, parse_path, put_value
 from windtunnel.scenario.read import check_scenario
 from windtunnel.scenario.scenario import Scenario
@@ -78,12 +78,6 @@ class Choice:
         shared = {text: self.values[text] for text, path in paths.items() if path[0] != "fleet" or path == own}
         return {**shared, **alternative.values}
 
-    @property
-    def mixes_engines(self) -> bool:
-        """Whether entries have several engines, and one of them a role, so that requests would move between engines."""
-        fleet = self.scenario.fleet
-        return any(entry.role != "both" for entry in fleet) and len({entry.engine for entry in fleet}) > 1
-
 
 class Choices:
     """The choices of a scenario's plan.
@@ -96,11 +90,10 @@ class Choices:
         self.scenario = scenario
         self._names = [entry_name(scenario, i) for i in range(len(scenario.fleet))]
         axes = list(self._axes())
-        referenced, has_roles = self._referenced(), self._has_roles(axes)
+        referenced = self._referenced()
 
         def is_own(axis: _Axis) -> bool:
-            entry, *key = axis.path[1:] or (None,)
-            return axis.path[0] == "fleet" and entry not in referenced and not (has_roles and key == ["engine"])
+            return axis.path[0] == "fleet" and axis.path[1] not in referenced
 
         self._own = [a for a in axes if is_own(a)]
         # Shared values of several entries under one path, such as fleet[*].engine, are told apart by the entry.
@@ -144,15 +137,6 @@ class Choices:
         """Return the entries that other keys name. Their values are shared, because alternatives have other names."""
         rules = [rule.entry for rule in self.scenario.autoscale]
         return {i for name in rules for i in self.scenario.entries_named(name)}
-
-    def _has_roles(self, axes: Sequence[_Axis]) -> bool:
-        """Return whether an entry may have the role prefill or decode. All entries then share the choice of engines.
-
-        No engine takes the KV cache of another one, so alternatives of one fleet with several engines do not fit.
-        """
-        stated = [entry.role for entry in self.scenario.fleet]
-        searched = [value for a in axes if a.path[2:] == ("role",) for value, _ in a.values]
-        return any(role in ("prefill", "decode") for role in (*stated, *searched))
 
     def _check_size(self) -> None:
         own = [math.prod(len(a.values) for a in self._own if a.path[1] == i) for i in range(len(self.scenario.fleet))]
@@ -223,6 +207,9 @@ def recommended_changes(scenario: Scenario, choice: Choice, counts: Sequence[int
         if count:
             fleet.append({**stated[i], "count": count})
     document.data["fleet"] = fleet
+    policy = document.data.get("policy")
+    if isinstance(policy, dict) and "decode_route" in policy and leaves_route_without_use(choice.scenario, counts):
+        document.data["policy"] = {key: value for key, value in policy.items() if key != "decode_route"}
     if rules:
         document.data["autoscale"] = [rule for rule in rules if any(rule is scaled[i] and counts[i] for i in scaled)]
     return differences(scenario.document, document)

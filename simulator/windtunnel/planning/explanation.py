@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -131,12 +132,12 @@ def _prices(choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], bes
             more = theirs.get(key, 0) - own.get(key, 0)
             level = usual + (best.cost_usd_per_h - other.cost_usd_per_h) / more if more else 0.0
             # An entry of the best fleet may become dearer, and one of another fleet cheaper; 0 may be a rounding error.
-            if level <= 1e-9 * usual or (level > usual) != (more < 0):
+            if level <= 1e-9 * max(usual, other.cost_usd_per_h) or (level > usual) != (more < 0):
                 continue
             known = effects.get(key)
             if known is None or abs(level - usual) < abs(known.break_even - usual):
                 effects[key] = PriceEffect(name, usual, level, candidates.text(other.counts))
-    return sorted(effects.values(), key=lambda effect: abs(effect.change))
+    return sorted(effects.values(), key=lambda effect: math.inf if effect.change is None else abs(effect.change))
 
 
 def _price_of_confidence(
@@ -204,7 +205,11 @@ def _one_less(candidates: Candidates, best: Evaluation, goal: str) -> Evaluation
     fleets = [f for f in fleets if any(f) and candidates.may_be_feasible(Case(f))]
     if not fleets:
         return None
-    failed = [e for e in candidates.judge([Case(f) for f in fleets], goal) if not e.reaches(goal)]
+    failed = [
+        e
+        for e in candidates.judge([Case(f) for f in fleets], goal)
+        if not e.reaches(goal) and e.objective(objective) < best.objective(objective)
+    ]
     return max(failed, key=lambda e: (e.objective(objective), e.counts), default=None)
 
 

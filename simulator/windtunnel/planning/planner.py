@@ -73,6 +73,9 @@ class Planner:
 
     def _count(self, _of_choice: int) -> None:
         self._finished += 1
+        self._tell()
+
+    def _tell(self) -> None:
         if self.progress is not None:
             self.progress(self._finished)
 
@@ -99,21 +102,24 @@ class Planner:
             InputError: The scenario is not valid whatever the values, or no combination of the values is.
         """
         first: InputError | None = None
+        problems: set[tuple[str, str | None]] = set()
         for whole in self.searches:
             search: ChoiceSearch | None = whole
             while search is not None:
                 try:
                     search.prepare()
                     prepared[search.number] = search
+                    self._tell()
                     if search.run.job_count >= _MANY_JOBS:
                         self.workers.begin_imports()
                     break
                 except InputError as error:
                     first = first or error
+                    problems.add((error.problem, error.where.field))
                     search = self._without(search, error, search is whole)
         if first is not None and not prepared:
-            if len(self.excluded) < 2:
-                raise first
+            if len(problems) == 1:
+                raise first  # it does not depend on the values
             why = "; ".join(f"{values_text(e.values)}: {e.reason}" for e in self.excluded.values())
             raise InputError(
                 f"no searched value is left: {why}",
@@ -143,8 +149,6 @@ class Planner:
                 it follows from these, and nothing is left.
         """
         choice, entry = search.choice, _entry_of(error)
-        if choice.mixes_engines and (error.where.field or "").endswith(".engine"):
-            entry = None  # The engines of the whole fleet do not fit, and not one alternative.
         own = {} if entry is None else choice.alternatives[entry].values
         if not own and not choice.values:
             if whole:

@@ -16,9 +16,9 @@ from windtunnel.scenario.target import Target
 _LISTED = 4
 """The most devices that a sentence lists."""
 _LEVERS = {
-    "first": "a faster device, a larger group, more tokens in a step (batch.tokens), or shorter prompts",
-    "next": "a faster device, a larger group, or weights in a smaller format",
-    "whole": "a faster device or, where jobs run on groups, a larger one",
+    "first": "a faster device, a larger group, more tokens in a step (batch.tokens), shorter prompts",
+    "next": "a faster device, a larger group, weights in a smaller format",
+    "whole": "a faster device, a larger group where jobs run on groups, less work in a job",
 }
 """What may shorten a time of a request that waits for nothing."""
 _OF = {"ttft": "first", "tpot": "next", "itl": "next"}
@@ -86,23 +86,22 @@ def reaches(searches: Sequence[ChoiceSearch], missed: Sequence[str]) -> list[Tar
 def _sentence(reach: TargetReach, target: Target) -> str:
     """Return what the least values of a target mean for a plan that found no fleet, without a full stop."""
     unit = reach.unit
-    levers = _LEVERS[_OF.get(target.metric, "whole")]
-    listed = _listed(reach.entries, unit)
     if reach.least > reach.limit:
         least = shown(reach.least, unit)
+        levers = _LEVERS[_OF.get(target.metric, "whole")]
         return (
-            f"{reach.text}: no number of devices mends this. Even where no request waits, it is at least {least} "
-            f"({listed}). What may help: {levers}, or a limit above {least}"
+            f"{reach.text}: no number of these devices meets it. Even where no request waits, it is at least {least}: "
+            f"{_listed(reach.entries, unit)}. What may help: {levers}, or a limit above {least}"
         )
     able = [row for row in reach.entries if row.least <= reach.limit]
     unable = [row for row in reach.entries if row.least > reach.limit]
-    text = f"{reach.text}: no request alone excludes it"
+    text = f"{reach.text}: more devices than were tried may help"
     if able:
-        text += f" on {_listed(able, unit)} at least, so more devices than were tried may help there"
+        text += f". Where no request waits, it is at least {_listed(able, unit)}"
     else:
-        text += " for fleets of several entries together, so more devices than were tried may help"
+        text += ", in fleets of several entries together"
     if unable:
-        text += f"; no number of devices helps on these alone: {_listed(unable, unit)} at least"
+        text += f". No number of devices of one of these entries alone meets it: {_listed(unable, unit)}"
     return text
 
 
@@ -110,9 +109,9 @@ def _listed(rows: Sequence[EntryReach], unit: str) -> str:
     """Return the least value of each device, with the group and the searched values that give it."""
     best = {row.device: row for row in reversed(rows)}
     listed = sorted(best.values(), key=lambda row: row.least)
-    parts = [f"{row.entry}: {shown(row.least, unit)}" for row in listed[:_LISTED]]
+    parts = [f"{shown(row.least, unit)} on {row.entry.replace('; ', ', ')}" for row in listed[:_LISTED]]
     more = len(listed) - _LISTED
-    return ", ".join(parts) + (f", and {more:,} more" if more > 0 else "")
+    return "; ".join(parts) + (f"; and {more:,} more" if more > 0 else "")
 
 
 __all__ = ["conflicts_by_bound", "reaches"]

@@ -299,7 +299,7 @@ class Reasons:
             missed = best.target(target.text)
             text = (
                 f"{target.text} is the only target that {conflict.fleet} at {self.candidates.objective_text(best)} "
-                f"misses: {shown(missed.value, missed.unit)}"
+                f"misses: {missed.reason if missed.value is None else shown(missed.value, missed.unit)}"
             )
             conflicts.append(replace(conflict, text=text))
         return conflicts

@@ -59,6 +59,8 @@ class Space:
     lower_bound: Callable[[np.ndarray], FloatArray]
     load: Callable[[Sequence[int]], tuple[float, DualCut]]
     """See ``Replicated.load``."""
+    works: Callable[[Sequence[int]], bool] = lambda _: True
+    """Whether fleets of these entries are valid: an entry with a role needs another one beside it."""
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,8 @@ class Search:
         total = 0
         for kinds in range(1, min(self.space.max_entries, entries) + 1):
             for chosen in combinations(range(entries), kinds):
+                if not self.space.works(chosen):
+                    continue
                 ranges = [np.arange(1, self._most(e, best) + 1) for e in chosen]
                 size = int(np.prod([len(r) for r in ranges]))
                 if size == 0:
@@ -334,7 +338,7 @@ class Search:
         # Compute the bound of the cheapest fleet until it is feasible; each infeasible one rules out many more.
         passed: set[Counts] = set()
         for _ in range(_CUTS):
-            order = np.argsort(self.space.lower_bound(fleets), kind="stable").tolist() if len(fleets) else []
+            order = _least(self.space.lower_bound(fleets), len(passed) + 1) if len(fleets) else []
             cheapest = next((c for c in (tuple(fleets[i].tolist()) for i in order) if c not in passed), None)
             if cheapest is None:
                 break
@@ -422,6 +426,14 @@ class Search:
             if verdict is not None and verdict.conclusive and not verdict.met:
                 self.result.larger_fleet_fails = m
                 return
+
+
+def _least(bound: FloatArray, number: int) -> list[int]:
+    """Return at least the first ``number`` indices that sort ``bound``; equal values keep their order."""
+    highest = np.inf if number >= len(bound) else np.partition(bound, number - 1)[number - 1]
+    least = np.flatnonzero(bound <= highest)
+    order: list[int] = least[np.argsort(bound[least], kind="stable")].tolist()
+    return order
 
 
 def _maximal(fleets: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws, judged, lengthened, lost, repeats
 from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.judging import measured
+from windtunnel.scenario.policy import PolicyParts
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
@@ -113,7 +114,18 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
     # Whether a fleet keeps up is determined from jobs, so some of them must be kept.
     records = "sample" if scenario.records == "none" else scenario.records
     changed = scenario.changed(fleet=fleet, workload=workload, records=records, autoscale=autoscale)
+    if isinstance(scenario.policy, PolicyParts) and leaves_route_without_use(scenario, case.counts):
+        changed = changed.changed(policy=scenario.policy.model_copy(update={"decode_route": None}))
     return changed if case.prompt == case.output == 1.0 else changed.with_lengths(case.prompt, case.output)
+
+
+def leaves_route_without_use(scenario: Scenario, counts: Sequence[int]) -> bool:
+    """Return whether a fleet has no entry with the role prefill, where others have, so that no request moves.
+
+    The policy then chooses no device to which a request moves (``decode_route``).
+    """
+    roles = [entry.role for entry in scenario.fleet]
+    return "prefill" in roles and "prefill" not in [role for role, n in zip(roles, counts, strict=True) if n]
 
 
 def entry_name(scenario: Scenario, entry: int) -> str:

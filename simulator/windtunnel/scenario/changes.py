@@ -67,6 +67,8 @@ def set_value(document: Document, path: NodePath, value: object, where: Location
     if isinstance(data, str):
         raise _has_no_parts(data, path[:-1], where)
     inside = isinstance(data, list) and isinstance(last, int) and last < len(data)
+    if isinstance(data, list) and not inside:
+        raise _not_in_list(data, path, where)
     if not inside and not (isinstance(data, dict) and isinstance(last, str)):
         raise InputError(f"there is no '{format_path(path)}' in the scenario", where=where)
     data[last] = value
@@ -126,6 +128,8 @@ def _part(data: Any, path: NodePath, depth: int, where: Location) -> Any:
         pass
     if isinstance(data, str):
         raise _has_no_parts(data, path[:depth], where)
+    if isinstance(data, list):
+        raise _not_in_list(data, path[: depth + 1], where)
     keys = list(data) if isinstance(data, dict) else []
     for words in RENAMED.values():
         new = words.get(str(part))
@@ -141,6 +145,13 @@ def _part(data: Any, path: NodePath, depth: int, where: Location) -> Any:
         expected=f"{list_choices(keys)}{whole}" if keys else None,
         nearest=close,
     )
+
+
+def _not_in_list(data: Sequence[object], path: NodePath, where: Location) -> InputError:
+    """Return the error for a path whose last part is no index of the list ``data``."""
+    of, last = format_path(path[:-1]), len(data) - 1
+    shown = "an empty list" if last < 0 else f"{of}[0]" if last == 0 else f"{of}[0] to {of}[{last}]"
+    return InputError(f"there is no '{format_path(path)}' in the scenario", where=where, expected=shown)
 
 
 def _has_no_parts(text: str, path: NodePath, where: Location) -> InputError:

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError, core_schema
 from windtunnel.core.errors import InputError
 from windtunnel.core.units import parse_quantity, to_unit
 
-_MAX_COUNT = 1_000_000
+MAX_COUNT = 1_000_000
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
@@ -81,7 +81,7 @@ def whole(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=_MAX_COUNT)]
+Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MAX_COUNT)]
 Natural = Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**12)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Stated = Annotated[str, Field(min_length=1, max_length=100)] | float

@@ -33,15 +33,17 @@ class Metric:
     per_workload: bool = False
     share: bool = False
     """Whether the value lies between 0 and 1."""
+    positive: bool = False
+    """Whether no run can have a value of zero."""
 
 
 METRICS: Mapping[str, Metric] = {
-    "latency": Metric("s", SPREAD, "from a job's arrival to its completion", per_workload=True),
+    "latency": Metric("s", SPREAD, "from a job's arrival to its completion", per_workload=True, positive=True),
     "waiting": Metric("s", SPREAD, "from a job's arrival to its start", per_workload=True),
-    "ttft": Metric("s", SPREAD, "from arrival to the first token", per_workload=True),
-    "itl": Metric("s", SPREAD, "between consecutive tokens of a request", per_workload=True),
-    "tpot": Metric("s", SPREAD, "a request's mean time between tokens", per_workload=True),
-    "e2e": Metric("s", SPREAD, "from a request's arrival to its last token", per_workload=True),
+    "ttft": Metric("s", SPREAD, "from arrival to the first token", per_workload=True, positive=True),
+    "itl": Metric("s", SPREAD, "between consecutive tokens of a request", per_workload=True, positive=True),
+    "tpot": Metric("s", SPREAD, "a request's mean time between tokens", per_workload=True, positive=True),
+    "e2e": Metric("s", SPREAD, "from a request's arrival to its last token", per_workload=True, positive=True),
     "slo_attainment": Metric(
         "1",
         (),
@@ -51,7 +53,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "cost_per_million_output_tokens": Metric("USD", (), "rent of the whole fleet over millions of output tokens"),
     "throughput": Metric("/s", (), "jobs completed a second"),
-    "power": Metric("W", ("average", "peak"), "power of the whole fleet"),
+    "power": Metric("W", ("average", "peak"), "power of the whole fleet", positive=True),
     "energy": Metric("J", (), "energy of the whole fleet over the run"),
     "cost": Metric("USD/h", (), "rent of the whole fleet"),
     "energy_cost": Metric("USD/h", (), "cost of the site's energy"),
@@ -150,9 +152,11 @@ def parse_target(text: str, metrics: Mapping[str, Metric] = METRICS) -> Target:
     if comparison not in ("<=", ">="):
         raise InputError(f"'{comparison}' in '{text}'", expected="<= or >=")
     limit = parse_quantity(match["limit"], metric.unit)
-    if limit < 0.0:
+    zero = metric.positive and comparison == "<=" and limit == 0.0
+    if limit < 0.0 or zero:
         raise InputError(
-            f"{figure.metric} is never negative, but the limit is '{match['limit']}'", expected="a limit above zero"
+            f"{figure.metric} is never {'zero' if zero else 'negative'}, but the limit is '{match['limit']}'",
+            expected="a limit above zero" if metric.positive else "a limit of zero or more",
         )
     if metric.share and limit > 1.0:
         suggestion = f"{limit:g} %" if limit <= 100.0 else None

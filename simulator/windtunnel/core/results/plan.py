@@ -293,9 +293,9 @@ class PriceEffect(Result):
     fleet: str
 
     @property
-    def change(self) -> float:
-        """The relative change of the price."""
-        return self.break_even / self.price - 1
+    def change(self) -> float | None:
+        """The relative change of the price; None for a price of zero."""
+        return self.break_even / self.price - 1 if self.price else None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ device's own tables: docs/planning.md derives each of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -21,6 +21,7 @@ from windtunnel.engine.prepare.batches import batch_cost
 from windtunnel.engine.prepare.decoder_tables import CONTEXT_GRAIN
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.designs import designs_of
+from windtunnel.engine.prepare.handover import EntrySets, entry_sets
 from windtunnel.engine.prepare.offered_load import max_failed_jobs
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun
 from windtunnel.engine.prepare.programs import Compiled, Segment, is_uniform
@@ -80,6 +81,7 @@ class Demand:
             least that a fleet loads depends on its schedule.
         decoding: The demand of decoding, where classes read prompts that others decode; the demand of all classes is
             that of reading prompts then, and both have to be met. Entries with both roles offer their time to each.
+        sets: Which classes a fleet may have together, by their roles.
     """
 
     arrival_s: FloatArray
@@ -104,6 +106,7 @@ class Demand:
     losses: Sequence[str] = ()
     load_s: float = 0.0
     decoding: Demand | None = None
+    sets: EntrySets = field(default_factory=EntrySets)
 
     @property
     def longest_s(self) -> float:
@@ -174,6 +177,7 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
         gap_s=np.where(moves, gap_s, reading.gap_s),
         token_s=np.where(moves, token_s, reading.token_s),
         decoding=decoding,
+        sets=entry_sets(prepared.classes, prepared.compiled),
     )
 
 

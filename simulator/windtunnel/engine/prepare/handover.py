@@ -8,6 +8,7 @@ devices, with the sources that the device model has for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from windtunnel.scenario.scenario import Scenario
 
 _SMALL_BYTES, _LARGE_BYTES = 2.0**26, 2.0**30
 """The messages from whose times the rate and the latency of a link follow: of a short prompt and of a long one."""
+_PARTNERS = {"prefill": ("decode", "both"), "decode": ("prefill",), "both": ()}
+"""The roles of which a class with a role needs one beside it. What decodes needs a class that sends it requests."""
 _PER_NODE = 8
 """The devices of a node where neither the entry nor the device states it."""
 
@@ -35,8 +38,12 @@ def check_roles(
     classes: Sequence[FleetClass],
     workloads: Sequence[JobClass],
     compiled: Mapping[tuple[int, int], Compiled],
+    candidates: bool = False,
 ) -> None:
     """Check that every request finds a class that reads its prompt and one that decodes it.
+
+    ``candidates``: the classes are those that a plan may use. Fleets have some of them (see ``EntrySets``), so their
+    engines may differ.
 
     Raises:
         InputError: if it does not, if the policy has no continuous batches, or if requests move between engines.
@@ -49,24 +56,84 @@ def check_roles(
             expected="batch: {kind: continuous} in the policy, or no role",
         )
     _check_route(scenario, policy, classes)
-    for job_class in workloads:
-        able = [classes[cls] for cls, work in compiled if work == job_class.number]
-        roles = {c.role for c in able}
-        name = job_class.workload.name
-        for role, missing, does in (
-            ("prefill", {"decode", "both"}, "decodes them"),
-            ("decode", {"prefill"}, "sends it requests whose prompt has been read"),
-        ):
-            if role in roles and not roles & missing:
-                entry = next(c for c in able if c.role == role)
-                others = [c.name for c in classes if c.role in missing and c not in able]
-                why = f" ({', '.join(others)} cannot serve them)" if others else ""
-                raise InputError(
-                    f"{entry.name} has the role {role} for the requests of '{name}', and no entry {does}{why}",
-                    where=scenario.where("fleet", entry.number, "role"),
-                    expected=f"an entry with role: {'prefill' if role == 'decode' else 'decode'} for the same model",
-                )
-        _check_engines(scenario, able)
+    for job_class in [] if candidates else workloads:
+        _check_engines(scenario, [classes[cls] for cls, work in compiled if work == job_class.number])
+    for need in role_needs(classes, compiled):
+        if not need.partners:
+            entry = classes[need.class_number]
+            does = "decodes them" if entry.role == "prefill" else "sends it requests whose prompt has been read"
+            others = [c.name for c in classes if c.role in _PARTNERS[entry.role]]
+            same = [c.name for c in classes if c.role in _PARTNERS[entry.role] and _fit(entry, c)]
+            why = f" ({', '.join(others)} cannot serve them)" if others else ""
+            if others and not same:
+                why = f" ({', '.join(others)} with another engine: no engine takes the KV cache of another one)"
+            name = workloads[need.workload].workload.name
+            raise InputError(
+                f"{entry.name} has the role {entry.role} for the requests of '{name}', and no entry {does}{why}",
+                where=scenario.where("fleet", entry.number, "role"),
+                expected=f"an entry with role: {'prefill' if entry.role == 'decode' else 'decode'} for the same model",
+            )
+
+
+@dataclass(frozen=True)
+class RoleNeed:
+    """A class with the role prefill or decode serves a workload only together with one of the ``partners``."""
+
+    class_number: int
+    workload: int
+    partners: frozenset[int]
+
+
+def role_needs(classes: Sequence[FleetClass], compiled: Mapping[tuple[int, int], Compiled]) -> list[RoleNeed]:
+    """Return what each class with the role prefill or decode needs beside it, by workload."""
+    needs = []
+    for work in sorted({work for _, work in compiled}):
+        able = [classes[cls] for cls, other in compiled if other == work]
+        for c in able:
+            if c.role != "both":
+                found = [other for other in able if other.role in _PARTNERS[c.role] and _fit(c, other)]
+                needs.append(RoleNeed(c.number, work, frozenset(other.number for other in found)))
+    return needs
+
+
+@dataclass(frozen=True)
+class EntrySets:
+    """Which of the classes that a plan may use a fleet may have together, by their roles.
+
+    ``apart``: the pairs between which requests would move although their engines differ.
+    """
+
+    needs: Sequence[RoleNeed] = ()
+    apart: frozenset[frozenset[int]] = frozenset()
+
+    def go_together(self, classes: Sequence[int]) -> bool:
+        """Return whether a fleet may have all of these classes, with others or without."""
+        present = set(classes)
+        return not any(pair <= present for pair in self.apart)
+
+    def work(self, classes: Sequence[int]) -> bool:
+        """Return whether a fleet of exactly these classes has what each role needs beside it, of the same engine."""
+        present = set(classes)
+        return self.go_together(classes) and all(
+            need.partners & present for need in self.needs if need.class_number in present
+        )
+
+
+def entry_sets(classes: Sequence[FleetClass], compiled: Mapping[tuple[int, int], Compiled]) -> EntrySets:
+    """Return which classes a fleet may have together."""
+    apart = frozenset(
+        frozenset((cls, other))
+        for cls, work in compiled
+        for other, same in compiled
+        if same == work and classes[cls].role != "both" and not _fit(classes[cls], classes[other])
+    )
+    return EntrySets(role_needs(classes, compiled), apart)
+
+
+def _fit(one: FleetClass, other: FleetClass) -> bool:
+    """Return whether two classes can send each other KV caches: each engine has a connector of its own kind."""
+    first, second = one.replica.engine, other.replica.engine
+    return first is None or second is None or first.name == second.name
 
 
 def _check_engines(scenario: Scenario, able: Sequence[FleetClass]) -> None:
@@ -76,7 +143,7 @@ def _check_engines(scenario: Scenario, able: Sequence[FleetClass]) -> None:
         return
     for other in able:
         engine = other.replica.engine
-        if engine is not None and engine.name != first.replica.engine.name:
+        if engine is not None and not _fit(first, other):
             raise InputError(
                 f"{first.name} runs {first.replica.engine.name} with the role {first.role}, and {other.name} runs "
                 f"{engine.name}: no engine takes the KV cache of another one",

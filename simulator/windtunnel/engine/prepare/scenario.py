@@ -69,6 +69,7 @@ def prepare(
     original: PreparedRun | None = None,
     processes: int = 1,
     accuracies: bool = True,
+    candidates: bool = False,
 ) -> PreparedRun:
     """Return ``scenario`` on ``devices`` under ``policy`` in the form that the engines use.
 
@@ -82,6 +83,7 @@ def prepare(
         executors: The executors of fleet entries that are real devices, by the number of the entry.
         original: A run of the same scenario with another seed, from whose traces the arrivals are redrawn.
         processes: The number of processes that share the pricing of decoders.
+        candidates: Whether the fleet has the entries that a plan may use, and not all of them together.
         accuracies: Whether they also compute the accuracies of the decoders' steps, because these will be asked for.
 
     Raises:
@@ -105,7 +107,7 @@ def prepare(
     of_users = [w for w in workloads if has_users(w.workload) and not streamed]
     known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in of_users}
     arrival, workload_of, rank = merged(known, limit)
-    check_roles(scenario, policy, classes, workloads, compiled)
+    check_roles(scenario, policy, classes, workloads, compiled, candidates)
     signatures, eligible = eligibility(
         scenario,
         policy,

@@ -273,7 +273,7 @@
     box.replaceChildren(...parts);
   }
 
-  const command = design => ["windtunnel run", quoted(data.file), ...design.settings.map(text => "--set " + quoted(text))].join(" \\\n  ");
+  const command = design => ["windtunnel run", quoted(data.file), ...data.options.map(words => words.map(quoted).join(" ")), ...design.settings.map(text => "--set " + quoted(text))].join(" \\\n  ");
   const quoted = text => /^[\w@%+=:,./-]+$/.test(text) ? text : "'" + text.replaceAll("'", `'"'"'`) + "'";
 
   function table(two) {
