@@ -259,3 +259,25 @@ def test_doubles_rounded_in_a_direction_are_the_exact_ones(tmp_path: Path) -> No
         assert row[:15].tolist() == toward_zero + [-down(-one) for one in exact] + [down(one) for one in exact]
         assert Fraction(math.nextafter(row[15], 0)) ** 2 < abs(x) <= Fraction(row[15]) ** 2
         assert row[16] == down(x - y)
+
+
+def test_local_memory_declared_within_a_block_is_that_of_the_group(tmp_path: Path) -> None:
+    (tmp_path / "within.cl").write_text("""
+        #define SIZE 32
+        __kernel void k(__global int *out, int n) {
+            if (n > 1) { /* two of them */
+                __local int held[SIZE], last;
+                __local int
+                    more[SIZE];
+                int t = get_local_id(0);
+                held[t] = t; more[t] = 2 * t;
+                if (t == SIZE - 1) last = 100;
+                barrier(CLK_LOCAL_MEM_FENCE);
+                out[t] = held[SIZE - 1 - t] + more[t] + last + 0.5f;
+            }
+        }
+    """)
+    with windtunnel.device("l4") as accelerator:
+        out = accelerator.to_device(np.zeros(32, np.int32))
+        accelerator.launch(windtunnel.load(tmp_path / "within.cl").k, 1, 32, out, 2)
+        assert accelerator.to_host(out).tolist() == [131 + t for t in range(32)]

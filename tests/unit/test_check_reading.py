@@ -44,8 +44,6 @@ def test_no_header_outside_of_the_folders_is_read(check: Command, tmp_path: Path
         assert code == 2
         assert "outside of the source's folder and those of -I" in err
         assert "source/kernel.cu:1" in err
-    code, _, err = check("#define HEADER <size.h>\n#include HEADER\n" + kernel, *launch, file=file)
-    assert (code, "#include HEADER" in err) == (2, True)
     assert check("#include <size.h>\n" + kernel, *launch, file=file)[0] == 2
     assert check("#include <size.h>\n" + kernel, *launch, "-I", str(outside), file=file)[0] == 0
     # Names that the prelude also uses, for parameters of templates.
@@ -246,7 +244,7 @@ def test_includes_of_macros_and_lambdas_of_the_host_for_the_device_are_read(chec
     assert "outside" in check(source.replace('PART "part.cuh"', 'PART "../other.h"'), *launch)[2]
     assert "outside" in check('%:include "../other.h"\n' + source, *launch)[2]
     folder = source.replace('PART "part.cuh"', "UP ../\n#define PART <UP/other.h>")
-    assert ((found := check(folder, *launch))[0], 'a macro that is "name"' in found[2]) == (2, True)
+    assert ((found := check(folder, *launch))[0], "outside" in found[2]) == (2, True)
 
 
 def test_an_error_names_the_header_that_is_not_found(check: Command) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -252,6 +252,46 @@ def as_record(values: Sequence[Any], parameter: CheckParameter) -> Any:
     return np.frombuffer(data.tobytes(), np.dtype((np.void, parameter.size)))[0]
 
 
+def c_options(given: Mapping[str, Any], place: Callable[[str], Location], folder: Path) -> tuple[list[str], list[str]]:
+    """Return the macros and the folders of headers of a launch in a list, whose folder is given.
+
+    Raises InputError for what is no list, such as one text, and for a folder of headers that is not there.
+    """
+    defines, include = (given.get(key) or [] for key in ("defines", "include"))
+    if isinstance(defines, dict):
+        defines = [f"{name}={value}" for name, value in defines.items()]
+    for key, value, expected in (
+        ("defines", defines, "[NAME=VALUE, ...] or {NAME: VALUE}"), ("include", include, "[FOLDER, ...]"),
+    ):  # fmt: skip
+        if not isinstance(value, list):
+            raise InputError(f"{key} that is no list", where=place(key), expected=expected)
+    folders = [str(folder / str(one)) for one in include]
+    check_folders(folders, place("include"))
+    return [str(one) for one in defines], folders
+
+
+def check_folders(folders: Sequence[str], where: Location) -> None:
+    """Raise InputError for a folder of headers that is not there."""
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise InputError(f"no folder '{folder}'", where=where, expected="a folder of headers")
+
+
+def _check_type(dtype: np.dtype[Any], parameter: CheckParameter, where: Location) -> None:
+    """Raise InputError for numbers of another type than those of a parameter: of another size, or of the other kind.
+
+    Bytes may be contents of all, and bytes of C (``char *``, ``void *``) may hold all.
+    """
+    kinds = list(dict.fromkeys(parameter.dtypes))
+    if dtype.itemsize == 1 or kinds[0].itemsize == 1:
+        return
+    if not any(kind.itemsize == dtype.itemsize and (kind.kind == "f") == (dtype.kind == "f") for kind in kinds):
+        known = ", ".join(map(str, kinds))
+        raise InputError(
+            f"{dtype} for '{parameter.name}', which holds {known}", where=where, expected=f"{known}, or uint8 for bytes"
+        )
+
+
 def check_names(given: Mapping[str, object], parameters: Sequence[CheckParameter], where: Location) -> None:
     """Raise InputError for an argument of a name that no parameter has."""
     names = [name for parameter in parameters for name in (parameter.members or (parameter.name,))]
@@ -381,6 +421,8 @@ def _buffer(
         values = np.sort(values) if name in made_up.rising and values.ndim == 1 else values
         made = accelerator.to_device(np.zeros_like(values) if name in made_up.zeros else values)
     else:
+        if spec.dtype is not None:
+            _check_type(spec.dtype, parameter, where)
         contents = array_of(spec, parameter, where)
         if contents is None:
             single = spec.dtype or (parameter.dtypes[0] if len(set(parameter.dtypes)) == 1 else np.dtype(np.uint8))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from windtunnel.app.check_arguments import LaunchRequest
+from windtunnel.app.check_arguments import LaunchRequest, c_options
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.yamlfile import Document, parse, read_text
 
@@ -57,9 +57,7 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
     arguments = given.get("args") or {}
     if not isinstance(arguments, dict):
         raise InputError("args that are no mapping", where=document.where((number, "args")), expected="{name: SPEC}")
-    defines = given.get("defines") or []
-    if isinstance(defines, dict):
-        defines = [f"{name}={value}" for name, value in defines.items()]
+    defines, include = c_options(given, lambda key: document.where((number, key)), file.parent)
     shared = given.get("shared_bytes")
     if shared is not None and (not isinstance(shared, int) or shared < 0):
         raise InputError(
@@ -72,7 +70,7 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
         sizes[1],
         {str(name): str(value) for name, value in arguments.items()},
         shared,
-        [str(one) for one in defines],
-        [str(file.parent / str(one)) for one in given.get("include") or []],
+        defines,
+        include,
         where,
     )

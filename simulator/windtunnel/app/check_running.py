@@ -40,6 +40,7 @@ class Found:
     file: str
     lines: tuple[int, ...]
     columns: tuple[int, ...]
+    places: tuple[tuple[str, int, int | None], ...]
     message: str
 
 
@@ -210,9 +211,8 @@ class Launches:
         if self.fewer is None and (described := scope.described(finding)):
             size = f"; {described}{size}"
         size = in_opencl(size) if self.requests[0].file.suffix == ".cl" else size
-        return Found(
-            type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, f"{finding}{size}"
-        )
+        name, file = type(finding).__name__, finding.file or ""
+        return Found(name, file, tuple(finding.lines), finding.columns, finding.places, f"{finding}{size}")
 
     def _is_of_a_thread_with_an_element(self, finding: Finding) -> bool:
         """Return whether an access out of bounds is one of a thread that has an element of its own along x.

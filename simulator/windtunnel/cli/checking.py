@@ -82,7 +82,7 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
 
 
 def _requests(file: Path, grid: str | None, block: str | None, options: dict[str, Any]) -> Sequence[LaunchRequest]:
-    from windtunnel.app.check_arguments import LaunchRequest
+    from windtunnel.app.check_arguments import LaunchRequest, check_folders
     from windtunnel.app.check_launches import dims, launches_of
     from windtunnel.core.errors import InputError, Location
 
@@ -97,9 +97,7 @@ def _requests(file: Path, grid: str | None, block: str | None, options: dict[str
     for option, value in (("--grid", grid), ("--block", block)):
         if value is None:
             raise InputError(f"no {option}", where=Location(field=option), expected=f"{option} X[,Y[,Z]]")
-    for folder in options["include"]:
-        if not Path(folder).is_dir():
-            raise InputError(f"no folder '{folder}'", where=Location(field="-I"), expected="a folder of headers")
+    check_folders(options["include"], Location(field="-I"))
     arguments = {name: str(value) for name, value in pairs(options["arguments"]).items()}
     return [
         LaunchRequest(

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class WindtunnelError(Exception):
@@ -220,12 +220,21 @@ class LinkDown(DeviceError):
     """The device is temporarily unreachable."""
 
 
+class CodePlace(NamedTuple):
+    """A place in source code; the column is None where it is not known."""
+
+    file: str
+    line: int
+    column: int | None
+
+
 class Finding(WindtunnelError):
     """An error of a program that a detector found during its execution.
 
     ``file`` and ``lines``: the place, with one or two line numbers (none if no line causes it); ``columns`` are
-    those of the lines, where the source is C. ``array`` and
-    ``index``: the element, if the error concerns one. ``threads``: the threads, as ((block), (thread)) pairs.
+    those of the lines, where the source is C. ``places``: all places of the accesses, also those of one line and of
+    other files, where a launch found it. ``array`` and ``index``: the element, if the error concerns one.
+    ``threads``: the threads, as ((block), (thread)) pairs.
     """
 
     def __init__(
@@ -238,9 +247,10 @@ class Finding(WindtunnelError):
         index: int | tuple[int, ...] | None = None,
         threads: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (),
         columns: tuple[int, ...] = (),
+        places: tuple[CodePlace, ...] = (),
     ) -> None:
         super().__init__(message)
-        self.columns = columns
+        self.columns, self.places = columns, places
         self.file, self.lines, self.array, self.index, self.threads = file, lines, array, index, threads
         self.schedule: int | None = None
         """The seed of the schedule of threads in which it was found; None for the default schedule."""

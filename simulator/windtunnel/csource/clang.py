@@ -6,13 +6,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.csource import ctype
+from windtunnel.csource.bases import MEMBER, base_members
 from windtunnel.csource.ctype import CType
 from windtunnel.csource.diagnostics import Unknown, note_missing, note_warnings, sort_errors
-from windtunnel.csource.includes import ABSENT, PRELUDE, absent_text, check_includes, without_comments
+from windtunnel.csource.edits import Edits, outermost_locals, with_edits
+from windtunnel.csource.includes import ABSENT, PRELUDE, absent_text, check_includes, check_read
+from windtunnel.csource.instances import instantiated, references
 from windtunnel.csource.libclang import library
 from windtunnel.language import types
 
@@ -257,32 +261,34 @@ class Unit:
         own = ABSENT if self.opencl else PRELUDE
         missing = {str(ABSENT / name): name for name in check_includes(file, text, include, own, defines)}
         cindex = library()
-        self.instances: list[str] = [] if self.opencl else _instantiated(text)
+        self.instances: list[str] = [] if self.opencl else instantiated(text)
         """The instances of templates that the file names explicitly (``scale<float>``), and those that are asked."""
         self.instances += instances
         arguments = [*self._arguments(defines, include), "-Wall" if warnings else "-w"]
         absent = [(path, absent_text(name, opencl=self.opencl)) for path, name in missing.items()]
         absent.append((_MACROS, _definitions(defines)))
 
-        def parse(inside: Mapping[str, Sequence[str]]) -> Any:
+        def parse(inside: Mapping[str, Sequence[str]], edits: Edits = MappingProxyType({})) -> Any:
             # A reference to an instance is what Clang shows its body for.
-            whole = "\n".join([text.rstrip(), *_references(self.instances, inside), ""]) if self.instances else text
+            whole = "\n".join([text.rstrip(), *references(self.instances, inside), ""]) if self.instances else text
             if not self.opencl and _ASSEMBLY.search(whole):
                 whole = "\n".join(_REGISTER.sub("%%", line) if '"' in line else line for line in whole.split("\n"))
-            return cindex.Index.create().parse(file, args=arguments, unsaved_files=[(file, whole), *absent])
+            files = [*with_edits(edits, {file: whole}), *absent]
+            return cindex.Index.create().parse(file, args=arguments, unsaved_files=files)
 
         self._declarations: dict[int, Node] = {}
         self.clang = parse({})
-        if self.instances and "namespace" in text:
-            inside = self._namespaces()
-            if inside:
-                self._declarations.clear()
-                self.clang = parse(inside)
+        check_read(self.clang.get_includes(), file, include, PRELUDE)
+        inside = self._namespaces() if self.instances and "namespace" in text else {}
+        edits = outermost_locals(self.clang, file, text) if self.opencl else base_members(self.clang.cursor)
+        if inside or edits:
+            self._declarations.clear()
+            self.clang = parse(inside, edits)
         self.single = self.opencl and any(_MIXED in found.spelling for found in self.clang.diagnostics)
         """Whether constants such as 0.5 are floats, as they are on devices without doubles."""
         if self.single:
             arguments.append("-cl-single-precision-constant")
-            self.clang = parse({})
+            self.clang = parse({}, edits)
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {} if origins else {file: self.lines}
         self._pragmas: dict[str, list[tuple[int, bool]]] = {}
@@ -507,13 +513,17 @@ class Unit:
             kind.spelling, max(kind.get_size(), 0), max(kind.get_align(), 1), union, "(lambda at" in kind.spelling
         )
         self._records[key] = made
-        for child in declaration.get_children():
-            if child.kind.name == "CXX_BASE_SPECIFIER":
-                base = self.type_of(child.type, at)
-                used = max((one.offset + one.type.size for one in made.fields), default=0)
-                used += -used % max(base.align, 1)
-                made.fields.append(ctype.Field("", used if base.size > 1 else 0, base))
-        for member in kind.get_fields():
+        members = list(kind.get_fields())
+        bases = [one.type for one in declaration.get_children() if one.kind.name == "CXX_BASE_SPECIFIER"]
+        bases += [one.type.element_type.get_pointee() for one in members if one.spelling.startswith(MEMBER)]
+        for one in bases:
+            base = self.type_of(one, at)
+            used = max((one.offset + one.type.size for one in made.fields), default=0)
+            used += -used % max(base.align, 1)
+            made.fields.append(ctype.Field("", used if base.size > 1 else 0, base))
+        for member in members:
+            if member.spelling.startswith(MEMBER):
+                continue
             if member.is_bitfield():
                 self._bit_field(made, member)
                 continue
@@ -564,25 +574,6 @@ def _members(cursor: Any, found: list[tuple[int, str]]) -> None:
             else True
         ):
             found.append((int(cursor.hash), ""))
-
-
-def _references(instances: Sequence[str], inside: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a line that refers to each instance, in the namespaces of its template."""
-    made = []
-    for number, name in enumerate(instances):
-        spaces = inside.get(name.partition("<")[0], ())
-        opened = "".join(f"namespace {'' if '(' in one else one} {{ " for one in spaces)
-        made.append(f"{opened}static auto *__wt_instance_{number} = &{name};{' }' * len(spaces)}")
-    return made
-
-
-def _instantiated(text: str) -> list[str]:
-    """Return the instances of kernels that a text instantiates explicitly, or launches."""
-    found = re.finditer(
-        r"\btemplate\s+(?!<)[^;{}()]*?__global__[^;{}()]*?\b(\w+\s*<[^;{}()]*>)\s*\(", without_comments(text)
-    )
-    launched = re.finditer(r"\b([A-Za-z_]\w*\s*<[^;{}()<>]*>)\s*<<<", without_comments(text))
-    return list(dict.fromkeys("".join(one[1].split()) for one in [*found, *launched]))
 
 
 _NUMBERS = {

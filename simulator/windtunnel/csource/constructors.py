@@ -50,7 +50,8 @@ class Constructors(Expressions):
     ) -> Value | Place:
         """Initialise members by their default values; without any, the object stays as it is."""
         record = declared.cursor.semantic_parent
-        values = [Node(node.unit, c) for c in record.get_children() if c.kind.name == "FIELD_DECL"]
+        # An instance of a class template has no children, but its type has the members.
+        values = [Node(node.unit, one) for one in record.type.get_fields()]
         initial = {one.name: found for one in values if (found := _default_of(one)) is not None}
         if not initial or not isinstance(kind, Record):
             return target if target is not None else Aggregate(kind, {})

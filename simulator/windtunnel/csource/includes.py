@@ -1,6 +1,7 @@
 """What a C file may include: headers of its own folder, of the folders given, and our own that stand for the vendors'.
 
-The includes are followed before Clang reads anything, so that no other file is read. A header of the system or of a
+The includes are followed before Clang reads anything, so that no other file is read. Of a file whose name the
+preprocessor makes, Clang says nothing before its place is checked. A header of the system or of a
 library that is not found (``<omp.h>``) is taken as empty: what the kernel needs of it is then an error, and what only
 functions of the host need is not missed.
 """
@@ -8,8 +9,9 @@ functions of the host need is not missed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from windtunnel.core.errors import InputError, Location
 
@@ -40,7 +42,7 @@ def check_includes(
     """Return the headers that are not found and are taken as empty.
 
     An include of a macro (``#include HEADER``) is one of each file that any definition of the macro names, in what is
-    read or in ``defines``.
+    read or in ``defines``. Where the definition is no name, the preprocessor makes it (`check_read`).
 
     Raises InputError if a file, or one that it includes, includes a file from elsewhere, or if one of ``defines`` has
     no name of a macro.
@@ -73,11 +75,7 @@ def check_includes(
             return
         resolved = target.resolve()
         if not any(resolved.is_relative_to(place) for place in allowed):
-            raise InputError(
-                f"the include of '{name}', which is outside of the source's folder and those of -I",
-                where=where,
-                expected="a header in one of these folders",
-            )
+            raise _outside(name, where)
         if resolved not in seen:
             seen.add(resolved)
             if not resolved.is_relative_to(prelude.resolve()):
@@ -91,20 +89,39 @@ def check_includes(
             values.setdefault(defined[1], set()).add(defined[2])
         for found in INCLUDE.finditer(joined):
             where = Location(str(path), joined.count("\n", 0, found.start()) + 1)
-            if found[1] == "include" and found[2].isidentifier():
-                by_macro.append((path, found[2], where))
-            elif found[1] != "include" or NAMED.match(found[2]) is None:
+            if found[1] != "include":
                 raise InputError(f"#{found[1]} {found[2]}", where=where, expected='#include "name" or <name>')
+            if NAMED.match(found[2]) is None:
+                by_macro.append((path, found[2], where))
             else:
                 follow(path, found[2], where)
         if not pending:
             for path, macro, where in by_macro:
                 # A macro that nothing defines is Clang's error, where the line is compiled.
                 for value in values.get(macro, ()):
-                    if re.fullmatch(r'"[^"]+"', value) is None:
-                        raise InputError(f"#include {macro}", where=where, expected='a macro that is "name"')
-                    follow(path, value, where)
+                    if re.fullmatch(r'"[^"]+"|<[^>]+>', value) is not None:
+                        follow(path, value, where)
     return missing
+
+
+def check_read(read: Iterable[Any], file: str, folders: Sequence[str], prelude: Path) -> None:
+    """Raise InputError if Clang has read a file from elsewhere, whose name the preprocessor made.
+
+    ``read``: the includes of a parsed file, as libclang has them.
+    """
+    allowed = [Path(file).resolve().parent, *(Path(folder).resolve() for folder in folders), prelude.resolve()]
+    for one in read:
+        if not any(Path(str(one.include.name)).resolve().is_relative_to(place) for place in allowed):
+            where = Location(str(one.location.file), one.location.line)
+            raise _outside(str(one.include.name), where)
+
+
+def _outside(name: str, where: Location) -> InputError:
+    return InputError(
+        f"the include of '{name}', which is outside of the source's folder and those of -I",
+        where=where,
+        expected="a header in one of these folders",
+    )
 
 
 def _is_missing(named: re.Match[str], places: Sequence[Path], where: Location) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from windtunnel.core.errors import Location, TranslatorError
 from windtunnel.core.version import __version__
 from windtunnel.csource import build
+from windtunnel.csource.assembly import CARRY
 from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.copies import COPIES
 from windtunnel.csource.ctype import (
@@ -228,7 +229,7 @@ class Translator(OpenCL):
 
     def _begin_counters(self, line: int) -> None:
         """Let the counters of copies and of time begin at 0, if the kernel has them."""
-        for counter in (COPIES, CLOCK):
+        for counter in (COPIES, CLOCK, CARRY):
             if counter in self.variables:
                 zero = build.literal(line, 0, self.variables[counter])
                 self.body.insert(0, ir.Assign(line, counter, zero))

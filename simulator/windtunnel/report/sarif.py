@@ -25,8 +25,8 @@ class PlacedFinding(Protocol):
         """The lines."""
 
     @property
-    def columns(self) -> tuple[int, ...]:
-        """The columns of the lines, where they are known."""
+    def places(self) -> tuple[tuple[str, int, int | None], ...]:
+        """File, line and column of its accesses, those of ``file`` first; none if only the lines are known."""
 
     @property
     def message(self) -> str:
@@ -78,11 +78,11 @@ def _invocation(findings: Sequence[PlacedFinding], failure: errors.WindtunnelErr
 def _result(found: PlacedFinding) -> dict[str, Any]:
     result: dict[str, Any] = {"ruleId": found.finding, "level": "error", "message": {"text": found.message}}
     places = []
-    for number, line in enumerate(found.lines):
+    for file, line, column in found.places or [(found.file, line, None) for line in found.lines]:
         region = {"startLine": line}
-        if number < len(found.columns):
-            region["startColumn"] = found.columns[number]
-        places.append({"physicalLocation": {"artifactLocation": {"uri": found.file}, "region": region}})
+        if column is not None:
+            region["startColumn"] = column
+        places.append({"physicalLocation": {"artifactLocation": {"uri": file}, "region": region}})
     if places:
         result["locations"] = places[:1]
         if places[1:]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TypedDict
 
+from windtunnel.core.errors import CodePlace
 from windtunnel.language import ir
 from windtunnel.language.opencl_words import SOURCE
 from windtunnel.runtime.interface import Dims
@@ -17,6 +18,7 @@ class CodePosition(TypedDict):
     file: str
     lines: tuple[int, ...]
     columns: tuple[int, ...]
+    places: tuple[CodePlace, ...]
 
 
 class LockstepStalledError(Exception):
@@ -77,22 +79,16 @@ class Launch:
         return f"line {number}{other}" + (f" ({text})" if text else "")
 
     def position_of(self, *lines: int) -> CodePosition:
-        """Return the file of the first of these lines, and those of the lines that are in this file."""
-        places = [self.program.place_of(line) for line in lines]
-        file = places[0][0] if places else self.program.file
-        numbered = sorted(
-            {
-                (at, self.program.column_of(line))
-                for line, (name, at) in zip(lines, places, strict=True)
-                if name == file
-            },
-            key=lambda one: (one[0], one[1] or 0),
-        )
-        columns = {at: column for at, column in reversed(numbered) if column is not None}
+        """Return the file of the first of these lines, those of the lines that are in this file, and all places."""
+        places = {CodePlace(*self.program.place_of(line), self.program.column_of(line)) for line in lines}
+        file = self.program.place_of(lines[0])[0] if lines else self.program.file
+        ordered = sorted(places, key=lambda one: (one.file != file, one.file, one.line, one.column or 0))
+        columns = {one.line: one.column for one in reversed(ordered) if one.file == file and one.column is not None}
         return {
             "file": file,
-            "lines": tuple(sorted({at for at, _ in numbered})),
+            "lines": tuple(sorted({one.line for one in ordered if one.file == file})),
             "columns": tuple(columns[at] for at in sorted(columns)),
+            "places": tuple(ordered),
         }
 
     def __str__(self) -> str:
