@@ -277,7 +277,9 @@ class Uses:
                     rest = without(names, name)
                     added = [m for m in index if len(m) > len(rest) and self._names(m) == rest]
                     axes = {axis for m in added for s in m if (axis := self.reading.axis(s)) is not None}
-                    found.setdefault(name, set()).add(axes.pop() if len(axes) == 1 and not begins else None)
+                    least = min(abs(f) for m, f in index.items() if self._names(m) == names)
+                    whole = len(axes) == 1 and not begins and all(abs(index[m]) <= least for m in added)
+                    found.setdefault(name, set()).add(axes.pop() if whole else None)
         return found
 
     def _sides(self, never: Collection[str]) -> dict[str, int]:

@@ -241,5 +241,18 @@ TWINS: dict[str, tuple[Sized, dict[str, tuple[str, str]]]] = {
         ),
         {},
     ),
+    "maxpool": (
+        Sized(
+            """
+        __global__ void k(const float *in, float *out, int H, int W, int OH, int OW) { INDICES;
+          if (x >= OW || y >= OH) return; float m = -1e9f;
+          for (int i = 0; i < 2; i++) for (int j = 0; j < 2; j++) m = fmaxf(m, in[(2 * y + i) * W + 2 * x + j]);
+          out[y * OW + x] = m; }
+            """,
+            "3,2",
+            "16,8",
+        ),
+        {"wrong side": ("out[y * OW + x]", "out[y * OH + x]")},
+    ),
 }
 """Of each kernel, what is replaced by what in a twin."""
