@@ -117,3 +117,61 @@ def test_an_include_whose_name_the_preprocessor_makes_is_read_from_the_folders_o
     assert code == (2 if message else 0), err
     assert message in err
     assert "not C at all" not in err
+
+
+TWO = """__global__ void scale(float *a, float f, int n) { a[threadIdx.x] *= f; }
+template <class T> __global__ void fill(T *a) { a[threadIdx.x] = 0; }
+template <class T, int N> __global__ void part(T *a) { a[threadIdx.x] = N; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--kernel scale --arg a", "'a' is not NAME=SPEC; expected NAME one of a, f, n, and SPEC such as 64 or zeros:64"),
+        ("--kernel scale --arg =3", "'=3' is not NAME=SPEC; expected NAME one of a, f, n"),
+        ("--kernel scale --arg n=4 --arg n=5", "'n' is given twice; expected each name once"),
+        ("--kernel fill", "'fill' is a template with no instance in the file; expected --kernel with its arguments, such "
+         "as 'fill<float>'"),
+        ("--kernel part", "such as 'part<float, 32>'"),
+        ("--kernel fill<nothing>", "the template 'fill' has no instance 'fill<nothing>'; expected --kernel"),
+        ("--kernel fil", "no kernel 'fil'"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_and_kernels_are_named_in_the_words_of_the_command(
+    capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
+    Path("two.cu").write_text(TWO)
+    code, _, err = checked(capsys, "two.cu", "--grid", "1", "--block", "8", *words.split(" "))
+    assert code == 2
+    assert message in err
+
+
+ROWS = """struct Csr { int n; const int *off; };
+__global__ void degrees(Csr g, int *deg) {
+    int v = blockIdx.x * blockDim.x + threadIdx.x;
+    if (v < g.n) deg[v] = %s;
+}
+"""
+
+
+def test_a_member_of_a_struct_is_named_as_in_the_source_with_the_option_that_states_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("rows.cu").write_text(ROWS % "g.off[v + 1] - g.off[v]")
+    code, out, _ = checked(capsys, "rows.cu", "--grid", "1", "--block", "8")
+    assert code == 1
+    assert "index 8 is out of bounds for 'g.off' of 8 elements" in out
+    assert "'g.off' is not given, so it is made up: --arg g.off=random:N states its size" in out
+
+
+def test_a_member_that_holds_the_rows_of_a_matrix_is_made_up_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rows.cu").write_text(ROWS % "0; for (int i = g.off[v]; i < g.off[v + 1]; ++i) deg[v] += i")
+    assert checked(capsys, "rows.cu", "--grid", "1", "--block", "8")[0] == 0
+
+
+def test_the_rules_of_sarif_are_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("fill.cu").write_text(FILL)
+    out = checked(capsys, "fill.cu", "--grid", "1", "--block", "8", "--arg", "a=zeros:4", "--format", "sarif")[1]
+    (rule,) = json.loads(out)["runs"][0]["tool"]["driver"]["rules"]
+    assert rule["shortDescription"]["text"] == "A thread accesses an index outside an array."

@@ -6,21 +6,24 @@ import contextlib
 import math
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from windtunnel.app.check_arguments import LaunchRequest, MadeUp
 from windtunnel.app.check_grids import GridSizes, grid_sizes
 from windtunnel.app.check_headers import naming_headers
-from windtunnel.app.check_kernels import CheckedKernel, kernels_of, program_of
+from windtunnel.app.check_kernels import CheckedKernel, kernels_of, parameters_of_arrays, program_of
 from windtunnel.app.check_rows import row_starts
 from windtunnel.app.check_running import Found, Launches, Predicted
 from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import ChecksSkippedWarning, InputError
 from windtunnel.csource.kernel import SUFFIXES, CFunction
+from windtunnel.runtime.steps import Steps, StepsExceededError
 
 DEVICE = "h100-sxm-80gb"
 """The device that is emulated unless another is asked for."""
+STEPS = 1_000_000
+"""The steps of a launch that are executed unless another number is asked for."""
 OPTED_IN_ABOVE = 49_152
 """Bytes of dynamic shared memory above which CUDA launches a kernel only if the program has allowed it."""
 
@@ -48,6 +51,8 @@ def check(
     schedules: int = 0,
     strict: bool = False,
     quiet: bool = False,
+    steps: int | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> Checked:
     """Run launches in order, on one device, and return what the detectors find.
 
@@ -57,11 +62,23 @@ def check(
         schedules: The number of further runs, each with another order of threads.
         strict: Whether unordered writes of one equal value are a finding.
         quiet: Whether what kernels print goes to standard error.
+        steps: The most steps of a launch: turns of loops as the emulator executes them. 0 for any number; `STEPS`
+            unless given.
+        report: Called with the steps of a launch so far, from time to time.
 
     Raises InputError for a wrong source or argument.
     """
     try:
-        return _checked(requests, device or DEVICE, schedules, strict=strict, quiet=quiet)
+        first = Launches(
+            kernels_of(requests),
+            requests,
+            device or DEVICE,
+            strict,
+            steps=Steps(STEPS if steps is None else steps, report),
+        )
+        output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
+        with output:
+            return _checked(first, schedules)
     except InputError as error:
         for request in requests:
             if request.file.suffix in SUFFIXES:
@@ -69,25 +86,32 @@ def check(
         raise error from None
 
 
-def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, strict: bool, quiet: bool) -> Checked:
-    kernels = kernels_of(requests)
+def _checked(launches: Launches, schedules: int) -> Checked:
+    kernels, requests = launches.kernels, launches.requests
+    launches.check_sizes()
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     predicted: Sequence[Predicted] = []
-    made_up: Sequence[str] = []
+    made_up: list[str] = []
     tried: list[SecondSize] = []
     grids = _grid_sizes(kernels, requests)
-    launches = Launches(kernels, requests, chosen, strict, grids)
+    launches = replace(launches, grids=grids)
     first = MadeUp() if grids is None else MadeUp(numbers=grids.first.numbers, counts=grids.first.elements)
     if len(requests) == 1 and isinstance(kernels[0].function, CFunction):
-        starts = row_starts(program_of(kernels[0], requests[0]), kernels[0].parameters, requests[0])
+        names = parameters_of_arrays(kernels[0], requests[0])
+        starts = row_starts(program_of(kernels[0], requests[0]), kernels[0].parameters, requests[0], names)
         first = replace(first, rising=starts)
-    output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
-    with output, warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
         for schedule in [None, *range(schedules)]:
-            ran = (launches if schedule is None else launches.anew()).run(first, schedule)
+            try:
+                ran = (launches if schedule is None else launches.anew()).run(first, schedule)
+            except StepsExceededError as error:
+                if not found:
+                    raise
+                made_up.append(str(error))  # what was found before counts
+                break
             first, findings = ran.made, list(ran.findings)
-            predicted, made_up = predicted or ran.times, made_up or ran.notes
+            predicted, made_up = predicted or ran.times, made_up or list(ran.notes)
             for made, fewer in _further(kernels, requests, grids, first) if schedule is None else ():
                 if not findings:
                     tried.append(fewer)

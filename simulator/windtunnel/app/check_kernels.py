@@ -57,9 +57,26 @@ def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
             modules[key] = CModule(
                 request.file, request.defines, request.include, instances=[instance] if instance else [], made_up=True
             )
+        _check_template(modules[key], instance, request)
         function = modules[key].kernel(instance or request.kernel)
         made.append(CheckedKernel(function, function.__name__, _parameters(function)))
     return made
+
+
+def _check_template(module: CModule, instance: str | None, request: LaunchRequest) -> None:
+    """Raise InputError for a template of which the file has no instance, or not the one that is asked for."""
+    name = (instance or request.kernel or "").partition("<")[0]
+    if name not in module.templates or (instance or name) in module.kernels:
+        return
+    known = [one for one in module.kernels if one.startswith(f"{name}<")]
+    template = next(n for n in module.unit.declarations() if n.kind == "FUNCTION_TEMPLATE" and n.name == name)
+    types = [kid for kid in template.kids if kid.kind.startswith("TEMPLATE_")]
+    example = ", ".join("float" if kid.kind == "TEMPLATE_TYPE_PARAMETER" else "32" for kid in types)
+    problem = f"the template '{name}' has no instance '{instance}'" if instance else (
+        f"'{name}' is a template with {f'{len(known)} instances' if known else 'no instance in the file'}"
+    )  # fmt: skip
+    expected = f"--kernel with its arguments, such as {' or '.join(map(repr, known)) or repr(f'{name}<{example}>')}"
+    raise InputError(problem, where=Location(str(request.file)), expected=expected)
 
 
 def _parameters(function: CFunction) -> list[CheckParameter]:
@@ -132,12 +149,28 @@ def _python(request: LaunchRequest) -> CheckedKernel:
     return CheckedKernel(function, name, parameters)
 
 
+def parameters_of_arrays(kernel: CheckedKernel, request: LaunchRequest) -> dict[str, str]:
+    """Return the parameters that are pointers, by the names of their arrays in a kernel's typed tree."""
+    if not isinstance(kernel.function, CFunction):
+        return {}
+    program = kernel.function.typed(_stand_ins(kernel, request))
+    arrays = [p.name for p in program.parameters if p.name in program.arrays and p.name not in program.of_file]
+    pointers = [p.name for p in kernel.parameters if p.kind == "pointer" and p.name not in _nulls(request)]
+    return dict(zip(arrays, pointers, strict=False))
+
+
 def program_of(kernel: CheckedKernel, request: LaunchRequest) -> ir.Program:
     """Return a kernel's typed tree."""
     if not isinstance(kernel.function, CFunction):
         return kernel_source(kernel.function).declared({})
-    values = {"local": math.prod(request.block), "number": 1}
-    nulls = [name for name, text in request.arguments.items() if text.strip() == "0"]
-    return kernel.function.typed([
-        0 if p.name in nulls else values[p.kind] * p.size if p.kind in values else b"" for p in kernel.parameters
-    ])  # fmt: skip
+    return kernel.function.typed(_stand_ins(kernel, request))
+
+
+def _nulls(request: LaunchRequest) -> list[str]:
+    return [name for name, text in request.arguments.items() if text.strip() == "0"]
+
+
+def _stand_ins(kernel: CheckedKernel, request: LaunchRequest) -> list[Any]:
+    """Return what stands for the arguments of a kernel in C as far as its tree depends on them."""
+    values, nulls = {"local": math.prod(request.block), "number": 1}, _nulls(request)
+    return [0 if p.name in nulls else values[p.kind] * p.size if p.kind in values else b"" for p in kernel.parameters]

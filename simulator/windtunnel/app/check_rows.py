@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from windtunnel.app.check_arguments import CheckParameter, LaunchRequest
 from windtunnel.app.check_polynomials import ORDERED, Reading, combined
@@ -11,8 +11,13 @@ from windtunnel.language import ir
 _MAX_DEPTH = 40
 
 
-def row_starts(program: ir.Program, parameters: Sequence[CheckParameter], request: LaunchRequest) -> frozenset[str]:
-    """Return the buffers of integers that are not given and of which an element and the next one bound a loop."""
+def row_starts(
+    program: ir.Program, parameters: Sequence[CheckParameter], request: LaunchRequest, names: Mapping[str, str]
+) -> frozenset[str]:
+    """Return the buffers of integers that are not given and of which an element and the next one bound a loop.
+
+    ``names``: the parameters, by the names of their arrays in the tree.
+    """
     reading = Reading(program, (), request.block)
     found: set[str] = set()
 
@@ -38,4 +43,4 @@ def row_starts(program: ir.Program, parameters: Sequence[CheckParameter], reques
                 if combined("-", to, since) == {(): 1}:
                     found.add(one.array)
     integers = {p.name for p in parameters if p.kind == "pointer" and {d.kind for d in p.dtypes} <= set("iu")}
-    return frozenset(found & integers - set(request.arguments))
+    return frozenset({names.get(one, one) for one in found} & integers - set(request.arguments))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from windtunnel.app.check_arguments import LaunchRequest, MadeUp, arguments_of, local_room
 from windtunnel.app.check_grids import GridSizes
-from windtunnel.app.check_kernels import CheckedKernel, kernels_of, program_of
+from windtunnel.app.check_kernels import CheckedKernel, kernels_of, parameters_of_arrays, program_of
 from windtunnel.app.check_made_up import Scope
 from windtunnel.app.check_sizes import SecondSize
 from windtunnel.core.errors import (
@@ -21,6 +21,7 @@ from windtunnel.core.errors import (
     DivisionByZero,
     Finding,
     InputError,
+    LaunchError,
     OutOfBounds,
 )
 from windtunnel.csource.kernel import CFunction
@@ -29,7 +30,14 @@ from windtunnel.language.opencl_words import in_opencl
 from windtunnel.library.devices import open_device
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
+from windtunnel.runtime.limits import dims, exceeded
 from windtunnel.runtime.profile import LaunchProfile, Profile
+from windtunnel.runtime.steps import Steps, StepsExceededError
+
+MOST_MADE_UP = 1 << 26
+"""Threads of a launch with memory that is made up: a buffer of a number for each takes up to 2 GiB while it is made."""
+MOST_THREADS = 1 << 32
+"""Threads of any launch. Their memory is that of some millions, but this many take an hour."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,7 @@ class Launches:
         strict: Whether unordered writes of one equal value are a finding.
         grids: The sizes of a launch of two or three dimensions; None for others.
         fewer: The number of elements of what is not stated, for the second launch.
+        steps: Limits the turns of loops of a launch.
     """
 
     kernels: Sequence[CheckedKernel]
@@ -85,6 +94,30 @@ class Launches:
     strict: bool = False
     grids: GridSizes | None = None
     fewer: SecondSize | None = None
+    steps: Steps = field(default_factory=Steps)
+
+    def check_sizes(self) -> None:
+        """Raise InputError for a launch that the device does not allow, or that is too large to emulate."""
+        named: set[str] = set()
+        with open_device(self.device) as accelerator:
+            for kernel, request in zip(self.kernels, self.requests, strict=True):
+                problem = exceeded(accelerator.info.limits, dims(request.grid), dims(request.block), 0)
+                if problem is not None:
+                    error = accelerator.make_error(LaunchError, f"launch {kernel.name}", problem, "configuration")
+                    raise InputError(str(error), where=request.where)
+                pointers = [p.name for p in kernel.parameters if p.kind == "pointer"]
+                made_up = [name for name in pointers if name not in request.arguments and name not in named]
+                named.update(pointers)
+                threads = math.prod(request.grid) * math.prod(request.block)
+                expected = f"at most {MOST_THREADS:,}, or {MOST_MADE_UP:,} with buffers that are made up"
+                if MOST_MADE_UP < threads <= MOST_THREADS:
+                    expected = (
+                        f"at most {MOST_MADE_UP:,}, or a size for each buffer (--arg {''.join(made_up[:1])}=zeros:N)"
+                    )
+                if threads > (MOST_MADE_UP if made_up else MOST_THREADS):
+                    raise InputError(
+                        f"{threads:,} threads are too many to emulate", where=request.where, expected=expected
+                    )
 
     def anew(self, fewer: SecondSize | None = None) -> Launches:
         """Return the launches with new variables of the files."""
@@ -135,6 +168,8 @@ class Launches:
                 open_device(self.device, schedule=schedule, strict=self.strict) as accelerator,
                 accelerator.profile() as profile,
             ):
+                context: Any = accelerator.context
+                context.kernels.steps = self.steps
                 buffers: dict[str, Buffer] = {}
                 for kernel, request in zip(self.kernels, self.requests, strict=True):
                     scope = self._scope(kernel, request, buffers, made, accelerator.info.limits.shared_bytes)
@@ -147,11 +182,26 @@ class Launches:
                 accelerator.synchronize()
         except Finding as finding:
             found = finding
+            finding.array = parameters_of_arrays(kernel, request).get(finding.array or "", finding.array)
             if isinstance(finding, (Deadlock, BarrierDivergence)):
                 del profile.launches[-1:]  # it never ends
+        except StepsExceededError as error:
+            raise self._smaller(error, scope) from None
+        except MemoryError as error:
+            problem = f"the launch is too large for the memory of this machine ({error})"
+            raise InputError(problem, where=request.where, expected="smaller sizes (--grid, --arg)") from None
         except DeviceError as error:
             raise InputError(str(error), where=self.requests[0].where) from None
         return found, scope, _times(profile.launches, self.device)
+
+    def _smaller(self, error: StepsExceededError, scope: Scope) -> StepsExceededError:
+        """Return what to do about a launch with too many steps."""
+        made_up = scope.described(Finding(error.problem))
+        return StepsExceededError(
+            f"{error.problem}; {made_up}" if made_up else error.problem,
+            where=error.where,
+            expected="smaller numbers and sizes (--arg, --grid), or --steps N for another limit (0 for none)",
+        )
 
     # Long: one entry for each kind of parameter.
     def _scope(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from windtunnel.cli.console import pairs, print_json, print_notes
+from windtunnel.cli.console import Failure, StatusLine, pairs, print_json, print_notes
 from windtunnel.core.units import format_quantity
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 @click.option(
     "--schedules", type=click.IntRange(0), default=0, metavar="N", help="Also run N other orders of the threads."
 )
+@click.option(
+    "--steps", type=click.IntRange(0), metavar="N",
+    help="The most turns of loops of a launch, 0 for any number.  [default: 1000000]",
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="Also report unordered writes of one equal value.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True,
@@ -49,21 +54,24 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
     windtunnel check launches.yaml --format sarif
     """  # noqa: D301
     from windtunnel.app.check import check as run
-    from windtunnel.core.errors import WindtunnelError
 
+    status = StatusLine()
     try:
         requests = _requests(file, grid, block, options)
         checked = run(
-            requests, options["device"], schedules=options["schedules"], strict=options["strict"], quiet=form != "text"
+            requests,
+            options["device"],
+            schedules=options["schedules"],
+            strict=options["strict"],
+            quiet=form != "text",
+            steps=options["steps"],
+            report=lambda steps: status(f"{steps:,} steps of a launch"),
         )
-    except WindtunnelError as error:
-        if form == "json":
-            print_json({"error": str(error)})
-        elif form == "sarif":
-            from windtunnel.report.sarif import sarif
-
-            print_json(sarif((), failure=error))
+    except Exception as error:
+        status.close()
+        _print_failure(error, form)
         raise
+    status.close()
     if form == "json":
         print_json(
             [
@@ -79,6 +87,18 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
         _print(checked)
     print_notes(checked.notes)
     return 1 if checked.findings else 0
+
+
+def _print_failure(error: Exception, form: str) -> None:
+    """Print, in the format that was asked for, why the check was not done: for a wrong input as for a bug."""
+    failure = Failure.of(error)
+    if form == "json":
+        print_json({"error": failure.message})
+    elif form == "sarif":
+        from windtunnel.core.errors import InputError
+        from windtunnel.report.sarif import sarif
+
+        print_json(sarif((), failure=failure, where=error.where if isinstance(error, InputError) else None))
 
 
 def _requests(file: Path, grid: str | None, block: str | None, options: dict[str, Any]) -> Sequence[LaunchRequest]:
@@ -98,19 +118,28 @@ def _requests(file: Path, grid: str | None, block: str | None, options: dict[str
         if value is None:
             raise InputError(f"no {option}", where=Location(field=option), expected=f"{option} X[,Y[,Z]]")
     check_folders(options["include"], Location(field="-I"))
-    arguments = {name: str(value) for name, value in pairs(options["arguments"]).items()}
-    return [
-        LaunchRequest(
-            file,
-            options["kernel"],
-            dims(str(grid), "--grid"),
-            dims(str(block), "--block"),
-            arguments,
-            options["shared_bytes"],
-            options["defines"],
-            options["include"],
-        )
-    ]
+    request = LaunchRequest(
+        file,
+        options["kernel"],
+        dims(str(grid), "--grid"),
+        dims(str(block), "--block"),
+        {},
+        options["shared_bytes"],
+        options["defines"],
+        options["include"],
+    )
+    return [replace(request, arguments=_arguments(request, options["arguments"]))]
+
+
+def _arguments(request: LaunchRequest, texts: Sequence[str]) -> dict[str, str]:
+    from windtunnel.app.check_kernels import kernels_of
+
+    expected = ""
+    if any(text.partition("=")[1:] == ("", "") or text.startswith("=") for text in texts):
+        parameters = kernels_of([request])[0].parameters
+        names = [name for one in parameters for name in one.members or (one.name,)]
+        expected = f"NAME one of {', '.join(names)}, and SPEC such as 64 or zeros:64" if names else "no arguments"
+    return {name: str(value) for name, value in pairs(texts, "NAME=SPEC", expected).items()}
 
 
 def _print(checked: Checked) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -90,17 +90,35 @@ class StatusLine:
         self("")
 
 
-def pairs(values: Sequence[str]) -> dict[str, object]:
-    """Parse ``KEY=VALUE`` words. Raises InputError for another form and for a repeated key."""
+class Failure(NamedTuple):
+    """What the command line says of an exception: the exit code, and a message without the name of the program."""
+
+    exit_code: int
+    message: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """Return what is said of an exception. What is no error of the input is a bug (70)."""
+        from windtunnel.core.errors import WindtunnelError
+
+        if isinstance(error, WindtunnelError):
+            return cls(error.exit_code, str(error))
+        if isinstance(error, OSError):
+            return cls(2, f"{error.filename or 'the output'}: {error.strerror}")
+        return cls(70, f"this is a bug in Windtunnel: {type(error).__name__}: {error}")
+
+
+def pairs(values: Sequence[str], form: str = "KEY=VALUE", expected: str = "such as m=4096") -> dict[str, object]:
+    """Parse words of a form such as ``KEY=VALUE``. Raises InputError for another form and for a repeated key."""
     from windtunnel.core.errors import InputError, Location
 
     parsed: dict[str, object] = {}
     for text in values:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise InputError(f"'{text}' is not KEY=VALUE", where=Location(field=text), expected="such as m=4096")
+            raise InputError(f"'{text}' is not {form}", where=Location(field=text), expected=expected)
         if key in parsed:
-            raise InputError(f"'{key}' is given twice", where=Location(field=key), expected="each column once")
+            raise InputError(f"'{key}' is given twice", where=Location(field=key), expected="each name once")
         parsed[key] = value
     return parsed
 

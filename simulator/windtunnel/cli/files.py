@@ -99,7 +99,7 @@ def transpile(
     """  # noqa: D301
     from windtunnel.app import transpile as transpile_command
 
-    given = {key: str(value) for key, value in pairs(arguments).items()}
+    given = {key: str(value) for key, value in pairs(arguments, "NAME=SPEC", "such as held=local:64").items()}
     made = transpile_command.transpile(
         transpile_command.TranspileRequest(kernel, target, block, name, defines, include, given, shared_bytes)
     )

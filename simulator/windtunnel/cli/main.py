@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from windtunnel.cli import catalogue, checking, emulation, files, planning, predict, simulate, validation
+from windtunnel.cli.console import Failure
 from windtunnel.core.version import __version__
 
 
@@ -107,16 +108,14 @@ def _guard(command: Callable[[], Any]) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except WindtunnelError as error:
-        click.echo(f"windtunnel: {error}", err=True)
-        sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         click.echo("windtunnel: interrupted", err=True)
         sys.exit(130)
-    except OSError as error:
-        click.echo(f"windtunnel: {error.filename or 'the output'}: {error.strerror}", err=True)
-        sys.exit(2)
-    except Exception:
+    except Exception as error:
+        failure = Failure.of(error)
+        if isinstance(error, (WindtunnelError, OSError)):
+            click.echo(f"windtunnel: {failure.message}", err=True)
+            sys.exit(failure.exit_code)
         import traceback
 
         traceback.print_exc()
@@ -125,7 +124,7 @@ def _guard(command: Callable[[], Any]) -> None:
             f"above (version {__version__}).",
             err=True,
         )
-        sys.exit(70)
+        sys.exit(failure.exit_code)
 
 
 if __name__ == "__main__":

@@ -353,6 +353,7 @@ class Translator(OpenCL):
                 continue
             if isinstance(leaf, Pointer):
                 made = self.new_object(own, "parameter", None, leaf.pointee, line)
+                self.spellings[made.name] = self.spellings[own]
                 objects.append((made.name, line))
                 parameters.append(ir.Parameter(made.name, None, line))
                 null = f"{name}.{member_name(kind, offset)}" in self.nulls

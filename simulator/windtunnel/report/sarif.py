@@ -33,17 +33,30 @@ class PlacedFinding(Protocol):
         """The message."""
 
 
+class Failure(Protocol):
+    """Why a check was not done."""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command."""
+
+    @property
+    def message(self) -> str:
+        """The error."""
+
+
 def sarif(
     findings: Sequence[PlacedFinding],
     properties: Mapping[str, object] | None = None,
-    failure: errors.WindtunnelError | None = None,
+    failure: Failure | None = None,
+    where: errors.Location | None = None,
 ) -> dict[str, Any]:
-    """Return a SARIF log of one run, with properties of the run, and the error with which it ended, if it did."""
+    """Return a SARIF log of one run, with properties of the run, and why it was not done, if so, with the place."""
     names = sorted({one.finding for one in findings})
     rules = [{"id": name, "shortDescription": {"text": _described(name)}} for name in names]
     driver = {"name": "windtunnel", "version": __version__, "rules": rules}
     run: dict[str, Any] = {"tool": {"driver": driver}, "results": [_result(one) for one in findings]}
-    run["invocations"] = [_invocation(findings, failure)]
+    run["invocations"] = [_invocation(findings, failure, where or errors.Location())]
     if properties:
         run["properties"] = dict(properties)
     return {
@@ -54,15 +67,16 @@ def sarif(
 
 
 def _described(name: str) -> str:
-    return " ".join((getattr(errors, name).__doc__ or name).split())
+    """Return what a class of findings is: the first sentence that describes it."""
+    text = " ".join((getattr(errors, name).__doc__ or name).split())
+    return text.partition(". ")[0].rstrip(".") + "."
 
 
-def _invocation(findings: Sequence[PlacedFinding], failure: errors.WindtunnelError | None) -> dict[str, Any]:
+def _invocation(findings: Sequence[PlacedFinding], failure: Failure | None, where: errors.Location) -> dict[str, Any]:
     """Return whether the check was done, and the error that ended it."""
     if failure is None:
         return {"executionSuccessful": True, "exitCode": 1 if findings else 0}
-    notification: dict[str, Any] = {"level": "error", "message": {"text": str(failure)}}
-    where = failure.where if isinstance(failure, errors.InputError) else errors.Location()
+    notification: dict[str, Any] = {"level": "error", "message": {"text": failure.message}}
     if where.file:
         place: dict[str, Any] = {"artifactLocation": {"uri": where.file}}
         if where.line is not None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TypedDict
 
-from windtunnel.core.errors import CodePlace
+from windtunnel.core.errors import CodePlace, Location
 from windtunnel.language import ir
 from windtunnel.language.opencl_words import SOURCE
 from windtunnel.runtime.interface import Dims
+from windtunnel.runtime.steps import Steps
 
 
 class CodePosition(TypedDict):
@@ -39,6 +40,7 @@ class Launch:
         checked: Whether reads of uninitialised variables are detected.
         follows_moved: Whether numbers that were never set are followed where lanes pass them on.
         strict: Whether two unordered writes of an equal value are a data race.
+        steps: Counts the turns of loops, if they are limited.
     """
 
     program: ir.Program
@@ -50,6 +52,14 @@ class Launch:
     checked: bool = True
     strict: bool = False
     follows_moved: bool = False
+    steps: Steps | None = None
+
+    def take_turn(self, line: int, *, of_thread: bool = False) -> None:
+        """Count a turn of the loop at a line, by many threads or by one. Raises StepsExceededError."""
+        if self.steps is not None and self.steps.take(of_thread=of_thread):
+            file, number = self.program.place_of(line)
+            where = Location(file, number, self.program.column_of(line))
+            raise self.steps.exceeded(self.program.name, where, self.program.text_of(line))
 
     def thread(self, identity: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return (``blockIdx``, ``threadIdx``) of a thread, given its number in the launch."""

@@ -39,6 +39,7 @@ from windtunnel.language.opencl_words import put_into_opencl
 from windtunnel.language.specialise import kernel_source
 from windtunnel.language.types import Array, Scalar
 from windtunnel.runtime.interface import Dims
+from windtunnel.runtime.steps import Steps
 
 CHUNK_THREADS = 1 << 15
 """Threads of a chunk, so that their values stay in a processor's second-level cache."""
@@ -122,6 +123,7 @@ class Executable:
         resident: int = 1 << 31,
         seed: int | None = None,
         counting: Counting | None = None,
+        steps: Steps | None = None,
     ) -> str:
         """Execute a kernel on arrays, in place.
 
@@ -144,14 +146,18 @@ class Executable:
             seed: Selects the order in which threads are executed.
             counting: Counts the work of the launch: while it is executed in lockstep, or on copies of the arrays before
                 it is executed thread by thread.
+            steps: Limits the turns of loops.
 
         Returns:
             A hash of the steps that are visible to other threads; empty without a seed.
 
         Raises:
             Finding: The first one.
+            StepsExceededError: The launch takes more steps than it may.
         """
-        launch = Launch(kernel.program, grid, block, device, warp, checked=checked, strict=strict)
+        launch = Launch(kernel.program, grid, block, device, warp, checked=checked, strict=strict, steps=steps)
+        if steps is not None:
+            steps.begin()
         try:
             return _launch(kernel, launch, arguments, uninitialised, recorders, shared_bytes, resident, seed, counting)
         except Finding as found:
@@ -204,7 +210,7 @@ def _launch(
     if by_thread or mixed or (checked and lockstep.has_fences):
         if by_thread or blocks * threads <= MAX_THREADS:
             if counting is not None:
-                counting.on_copies(lockstep, arguments, sized)
+                counting.on_copies(lockstep, arguments, sized, launch.steps)
             return run_threads()
         reason = "parameters that are one buffer" if mixed else "fences"
         warnings.warn_explicit(

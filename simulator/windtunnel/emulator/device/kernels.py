@@ -26,6 +26,7 @@ from windtunnel.language.types import Scalar
 from windtunnel.runtime.buffers import Buffer, Position
 from windtunnel.runtime.interface import Dims
 from windtunnel.runtime.kernels import ArrayOperation, Kernel
+from windtunnel.runtime.steps import Steps
 
 _SEED_STEP = 3 << 32
 """The distance between the seeds of a program's launches: a multiple of 3, so that all have one kind of schedule."""
@@ -102,6 +103,8 @@ class Kernels:
 
     def __init__(self, device: EmulatedDevice, *, checked: bool, strict: bool, schedule: int | None) -> None:
         self.device, self.checked, self.strict, self.schedule = device, checked, strict, schedule
+        self.steps: Steps | None = None
+        """What limits the turns of loops of a launch."""
         self._executables: dict[Kernel, Executable | None] = {}
         self._resident: dict[tuple[Any, ...], int] = {}
         self._trace_hashes: list[str] = []
@@ -233,6 +236,7 @@ class Kernels:
                 # Each launch of a program has an order of its own.
                 seed=None if self.schedule is None else self.schedule + len(self._trace_hashes) * _SEED_STEP,
                 counting=counting,
+                steps=self.steps,
             )
         except Finding as finding:
             if self.schedule is not None:

@@ -22,18 +22,22 @@ _SPIN_LOOP_ITERATIONS, _LOOP_ITERATIONS = 64, 1024
 class LoopStateTracker:
     """Compares the states of a loop. It ``spins`` if memory that the kernel changes decides whether it continues."""
 
-    __slots__ = ("_changes", "_count", "_first_values", "_lanes", "_line", "_size", "_spins", "_start", "_state")
+    __slots__ = (
+        "_changes", "_count", "_first_values", "_lanes", "_line", "_size", "_spins", "_start", "_state", "_take_turn",
+    )  # fmt: skip
 
     def __init__(self, lanes: Lanes, line: int, spins: bool) -> None:
         self._lanes, self._line, self._spins, self._count = lanes, line, spins, 0
+        self._take_turn = lanes.chunk.launch.take_turn
         self._start = _SPIN_LOOP_ITERATIONS if spins else _LOOP_ITERATIONS
         self._state: list[np.ndarray] = []
         self._first_values: list[object] = []
         self._changes, self._size = -1, -1
 
     def iteration(self) -> bool:
-        """Count an iteration and return whether its state must be compared."""
+        """Count an iteration and return whether its state must be compared. Raises StepsExceededError."""
         self._count += 1
+        self._take_turn(self._line)
         return self._count >= self._start
 
     def compare(self, lanes: Lanes, values: Sequence[Value]) -> None:

@@ -73,6 +73,7 @@ def counted(thread: Any, line: int, start: Any, stop: Any, step: Any) -> Iterato
     if by == 0 and at > end:
         thread.report_zero_step(line)
     while at < end if by > 0 else at > end:
+        thread.take_turn(line, of_thread=True)
         yield kind(at)
         at += by
 
@@ -222,6 +223,7 @@ class _Generator(Writer):
             self.emit(f"{count}, {kept} = 0, None")
         self.emit("while True:")
         self.depth += 1
+        self.emit(f"thread.take_turn({statement.line}, of_thread=True)")
         if state_names is not None:
             state = "".join(f"v_{name}, " for name in sorted(state_names))
             self.emit(f"yield WAIT if {loop}.iterate(({state})) else None")

@@ -143,6 +143,7 @@ class Thread:
         "repeated_state",
         "result",
         "step",
+        "take_turn",
         "trace",
         "turns",
         "warp",
@@ -152,6 +153,7 @@ class Thread:
     def __init__(self, launch_state: LaunchState, block: Block, number: int) -> None:
         launch = launch_state.launch
         self.launch_state, self.block, self.number = launch_state, block, number
+        self.take_turn = launch.take_turn
         self.id = block.number * launch_state.threads + number
         block_index, index = launch.thread(self.id)
         self.index = tuple(np.int32(i) for i in index)

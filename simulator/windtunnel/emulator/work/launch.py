@@ -20,6 +20,7 @@ from windtunnel.emulator.work.counter import TRAFFIC, CountedChunk, Group, WorkC
 from windtunnel.emulator.work.operations import operations_of
 from windtunnel.language import ir
 from windtunnel.language.types import Array
+from windtunnel.runtime.steps import Steps
 from windtunnel.runtime.work_counts import ArrayTraffic, Traffic, WorkCounts
 
 _QUANTILE = 2.92
@@ -126,16 +127,18 @@ class Counting:
         kernel: LockstepKernel,
         arguments: Sequence[Any],
         sized: Callable[[ir.Declare], ir.Declare],
+        steps: Steps | None = None,
         *,
         may_change: bool = False,
     ) -> None:
         """Execute the counted blocks in lockstep, on copies of the arrays that the kernel writes.
 
-        Nothing is counted if its threads wait for each other. ``may_change``: the arrays need not be copied.
+        Nothing is counted if its threads wait for each other. ``may_change``: the arrays need not be copied. ``steps``
+        limits the turns of loops.
         """
         if kernel.polls_atomically or (kernel.has_grid_barrier and len(self._groups) > 1):
             return
-        unchecked = replace(self._launch, checked=False)
+        unchecked = replace(self._launch, checked=False, steps=steps)
         arrays: dict[str, LockstepArray] = {}
         scalars: dict[str, np.generic] = {}
         for parameter, argument in zip(kernel.program.parameters, arguments, strict=True):
