@@ -130,7 +130,7 @@ def test_texts_of_a_plan_say_what_is_held_what_was_left_out_and_which_targets_ar
     options = {"max": 2, "loads": [], "search": {"models.chat.weights": ["bfloat16", "fp8"]}}
     with search_alone():
         found = plan(scenario_from_data({**CHAT, **keys, "plan": options}), workers=1)
-    held = dict(report.bounds(found))["searched"].partition("the same in every fleet: ")[2]
+    held = dict(report.bounds(found))["searched"].partition("The same in every fleet: ")[2]
     assert held.endswith("models.chat but for weights, with.l40s.memory_bandwidth 2x")
     (turned,) = [note for note in found.notes if "is usual" in note]
     assert turned == "the target 'ttft p95 >= 1 ms' asks for at least its limit; of ttft, <= is usual"

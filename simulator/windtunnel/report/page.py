@@ -21,7 +21,7 @@ import yaml
 from markupsafe import Markup, escape
 
 from windtunnel.report.numbers import plural
-from windtunnel.report.targets import TargetLine
+from windtunnel.report.targets import MARKS, TargetLine
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -237,6 +237,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["code"] = _with_code
+    environment.globals["marks"] = MARKS
     return environment
 
 
