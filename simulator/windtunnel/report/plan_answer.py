@@ -195,8 +195,8 @@ def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     least, beyond = OBJECTIVES[plan.objective].least, beyond_error(effect.model_intervals)
     if beyond:
         # Its answer to the question would be no better than that of the recommended fleet.
-        own = f"within the error of its own models {beyond}"
-        return f"{text}; the {least} found that would meet {them(plan)} is not safe either: {own} ({effect.fleet})"
+        found = f"{effect.fleet} is the {least} found that would meet {them(plan)}"
+        return f"{text}; {found}, but it is not proposed: within the error of its own models {beyond}"
     own = ", also within the error of its own models" if effect.model_intervals else ""
     return f"{text}; {effect.fleet}, at {effect.objective_text}, is the {least} found that would do{own}"
 
