@@ -128,11 +128,15 @@ def runs_of(target: JudgedTarget) -> str:
 
 
 def excess(target: JudgedTarget) -> str:
-    """Return how far the value of a target is beyond its limit; empty text if it is not, or has no value."""
+    """Return how far the value of a target is beyond its limit, or why it is not met with confidence.
+
+    Empty text if it is met with confidence.
+    """
     if target.value is None:
         return "no value"
     if target.verdict == "unknown":
-        return "by value only: its interval is not within the limit"
+        none = target.interval_source == "none"
+        return f"by value only: {'it has no interval' if none else 'its interval is not within the limit'}"
     beyond = (target.value - target.limit) * (1 if target.comparison == "<=" else -1)
     if beyond <= 0 or not target.limit:
         return ""

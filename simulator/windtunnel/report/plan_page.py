@@ -18,7 +18,7 @@ from windtunnel.core.results.plan import (
 from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import NOTHING, number, plural, quantity, share, value_range
-from windtunnel.report.page import Tile
+from windtunnel.report.page import Cell, Tile
 from windtunnel.report.plan import (
     after_knee,
     assumption_rows,
@@ -143,7 +143,7 @@ def _fleets(plan: PlanResult) -> Markup | None:
         "confidence if the worse bound of every confidence interval is. Fleets that contain one of these that is as "
         "certain, and further devices, are omitted. Headroom is the distance from the worse bound to the limit."
     )
-    header, *rows = _page_rows(plan)
+    header, rows = _page_rows(plan)
     table = page.table("Values with their confidence intervals", header, rows)
     return page.section("fleets", "Fleets that meet the targets", page.prose(text), table)
 
@@ -201,21 +201,24 @@ def _cheaper(plan: PlanResult) -> Markup | None:
     )
 
 
-def _page_rows(plan: PlanResult) -> list[list[str]]:
-    """Return the rows of ``fleet_rows``; where these are too wide for a page, a row for each target."""
+def _page_rows(plan: PlanResult) -> tuple[list[str], Sequence[Sequence[str | Cell]]]:
+    """Return the header and the rows of ``fleet_rows``; where these are too wide for a page, a row for each target."""
     rows = fleet_rows(listed(plan), plan)
     targets = len(plan.fleets[0].targets)
     longest = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     is_narrow = len(rows[0]) <= _COLUMNS and min(longest[0], _NAME) + sum(longest[1:]) <= _CHARACTERS
     if targets <= 1 or is_narrow:
-        return rows
+        return rows[0], rows[1:]
+    # What a fleet costs stands below its name, so that the headroom at the end is seen without scrolling.
     fixed = len(rows[0]) - 2 * targets
-    by_target = [[*rows[0][:fixed], "target", "value", "headroom"]]
+    named = 2 if "meets targets" in rows[0] else 1
+    by_target: list[list[str | Cell]] = []
     for row in rows[1:]:
+        first = [Cell(row[0], note=", ".join(row[named:fixed])), *row[1:named]]
         for i in range(targets):
             value, headroom = row[fixed + 2 * i : fixed + 2 * i + 2]
-            by_target.append([*(row[:fixed] if i == 0 else [""] * fixed), rows[0][fixed + 2 * i], value, headroom])
-    return by_target
+            by_target.append([*(first if i == 0 else [""] * named), rows[0][fixed + 2 * i], value, headroom])
+    return [*rows[0][:named], "target", "value", "headroom"], by_target
 
 
 def _choices(plan: PlanResult) -> Markup | None:
