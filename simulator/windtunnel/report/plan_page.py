@@ -159,14 +159,14 @@ def _error(plan: PlanResult) -> Markup | None:
         target = next(target for target in best.targets if target.text == interval.text)
         line = target_line_of(target, plan)
         ends = ends_text(interval.low, interval.high, interval.unit)
-        rows.append([line.text, measured(target, plan), ends, line.label])
+        rows.append([line.text, line.label, ends, measured(target, plan)])
     text = (
         "90% intervals of the same requests for the error of the models, with that of the engine's first token. A "
         "target may be missed if its interval is not within the limit throughout. This is judged by the value: chance, "
         "which the confidence covers, is not added."
     )
-    header = ["Target", "Value", "90% model error interval", "State"]
-    table = page.table("Targets and the error of the models", header, rows, words=(0, 3))
+    header = ["Target", "State", "90% model error interval", "Value"]
+    table = page.table("Targets and the error of the models", header, rows, words=(0, 1))
     return page.section("error", "Error of the models", page.prose(text), table)
 
 
@@ -176,27 +176,27 @@ def _cheaper(plan: PlanResult) -> Markup | None:
     found = [(f"Nearest in {plan.objective}", below), ("Misses by least", nearest)]
     if below is not None and nearest is not None and below.fleet == nearest.fleet:
         found = [(f"Nearest in {plan.objective}, and misses by least", below)]
-    rows: list[list[str]] = []
+    rows: list[list[str | Cell]] = []
     others: list[str] = []
     for which, fleet in found:
         if fleet is None:
             continue
         for i, target in enumerate(fleet.targets):
-            first = [which, f"{fleet.fleet}, {fleet.objective_text}"] if i == 0 else ["", ""]
-            rows.append([*first, with_signs(target.text), measured(target, plan), excess(target) or NOTHING])
+            first = Cell(fleet.fleet, note=f"{which}: {fleet.objective_text}") if i == 0 else ""
+            rows.append([first, with_signs(target.text), measured(target, plan), excess(target) or NOTHING])
         named = [target.text for target in fleet.targets]
         others += [f"{fleet.fleet}: {text}" for text in fleet.violations if not text.startswith(tuple(named))]
     if not rows:
         return None
     less = OBJECTIVES[plan.objective].less
-    header = ["", "Fleet", "Target", "Value", "Beyond the limit"]
+    header = ["Fleet", "Target", "Value", "Beyond the limit"]
     return page.section(
         "next",
         f"What {less} fleets break",
         page.prose(
             f"Of the {less} fleets that were simulated: the nearest in {plan.objective}, and the nearest to the limits."
         ),
-        page.table(f"{less.capitalize()} fleets", header, rows, words=(0, 1, 2)),
+        page.table(f"{less.capitalize()} fleets", header, rows, words=(0, 1)),
         page.notes(list(dict.fromkeys(others)), "") if others else None,
     )
 
