@@ -297,6 +297,23 @@ def test_coarse_tables_change_a_look_by_little(tmp_path: Path) -> None:
         assert first[name] == pytest.approx(whole[name], rel=0.03), name
 
 
+def test_a_target_has_the_state_that_the_error_of_the_models_gives_it_from_the_first_look_on(tmp_path: Path) -> None:
+    """A limit between the value and the upper end for the error of the models: amber in both, and as in `run`."""
+    limited = {**SERVING, "stop": {"jobs": 600}}
+    result: Any = run(check_scenario(document(limited, tmp_path))).result
+    told = result.serving.ttft_s.p50
+    limit = (told.value + told.model_high) / 2
+    of = looker({**limited, "targets": [f"ttft p50 <= {limit:.6f} s"]}, tmp_path)
+    first, *looks = [of.see(Look({})), of.see(Look({}, whole=True)), of.see(Look({}, whole=True, intervals=True))]
+    assert [seen.status for seen in looks] == ["may-be-missed"] * 2
+    assert [seen.targets[0].label for seen in looks] == ["met (may be missed)"] * 2
+    # The first look has too few jobs for an interval, which is stated before the error of the models.
+    assert first.jobs < 600 and first.status == "inconclusive"
+    for seen in (first, *looks):
+        assert "within the error of the models it may be missed" in seen.verdict
+        assert "model error " in seen.targets[0].margin
+
+
 def test_values_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path) -> None:
     of = looker({**SERVING, "models": {"chat": {"catalogue": "llama-3.1-70b"}}}, tmp_path)
     changes = {"fleet[0].group.tensor": 2}

@@ -22,7 +22,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.recording import Recording
-from windtunnel.core.results.plan import ModelInterval, PlanResult
+from windtunnel.core.results.plan import Meets, ModelInterval, PlanResult
 from windtunnel.core.results.run import TokenEstimate
 from windtunnel.engine.choice import run_on
 from windtunnel.engine.prepare import decoder_cache
@@ -34,10 +34,11 @@ from windtunnel.engine.results.lost import TargetsLostError, Watch, watch_of
 from windtunnel.planning import simulate as simulating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.choice_search import ChoiceSearch
+from windtunnel.planning.explanation import sentences
 from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
-from windtunnel.report import plan_answer, plan_page
+from windtunnel.report import plan_answer, plan_page, plan_terms, targets
 from windtunnel.scenario.changes import apply_change
 from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
@@ -212,7 +213,15 @@ def test_the_next_cheaper_fleet_names_what_it_breaks_and_by_how_much() -> None:
     assert target.value is not None and target.value > target.limit
     assert re.fullmatch(r"[\d.]+ times the limit|[\d.]+% beyond the limit", report.excess(target))
     page = plan_page.render(tight)
-    assert "What the next cheaper fleet breaks" in page and report.excess(target) in page
+    assert "What cheaper fleets break" in page and report.excess(target) in page
+    # Of one device of each kind, the only cheaper fleet is the nearest in cost, and that which misses by least.
+    text = " ".join(report.text(tight).split())
+    assert tight.explanation.nearest_miss == below and "Nearest in cost, and misses by least" in page
+    assert f"{below.fleet}, at {below.objective_text}, is nearest in cost to this one, and misses by least. It" in text
+    other = replace(below, fleet="2 × l40s")
+    both = " ".join(sentences(replace(tight, explanation=replace(tight.explanation, nearest_miss=other))))
+    assert f"{below.fleet}, at {below.objective_text}, is nearest in cost to this one. It fails:" in both
+    assert f"2 × l40s, at {other.objective_text}, is the one that misses by least. It fails:" in both
 
 
 def test_the_page_begins_with_one_sentence_that_has_the_fleet_the_price_and_the_certainty(found: PlanResult) -> None:
@@ -221,8 +230,12 @@ def test_the_page_begins_with_one_sentence_that_has_the_fleet_the_price_and_the_
     page = plan_page.render(found)
     assert page.index(said) < page.index("Cost a month") < page.index("Average power") < page.index("Binding target")
     headings = re.findall(r"<h2 id=\"(\w+)\"", page)
-    order = ["verdict", "figures", "fleets", "curve", "rates", "moves", "assumptions", "search"]
-    assert [h for h in headings if h in order] == order
+    order = [
+        *("verdict", "figures", "error", "next", "moves", "curve"),
+        *("fleets", "rates", "front", "choices", "deploy", "assumptions", "search", "simulated"),
+    ]
+    # No fleet is cheaper than this one, and no value is searched.
+    assert headings == [name for name in order if name not in ("next", "choices")]
     assert plan_page.charts(found)["rates"]["names"]
 
 
@@ -508,7 +521,10 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     assert slower.binding is not None and slower.binding.text == tpot.text
     assert slower.binding.value == pytest.approx(tpot.high, rel=1e-9)
     assert ttft.high / ttft.value > 1.5 * tpot.high / tpot.value, "the first token is less certain than a step"
-    assert "the engine's first token (90%), TTFT p95 is" in plan_answer.uncertainty(found)
+    # A run gives its targets the same ends, so that the state of a target is one thing in both.
+    of_run = [(t.model_low, t.model_high, t.may_be_missed) for t in run.targets]
+    assert of_run == [(i.low, i.high, not i.within) for i in intervals]
+    assert "the engine's first token (90%, judged by the value), TTFT p95 is" in plan_answer.uncertainty(found)
     # The error of power stands beside that of time; where power is the objective, what follows from it too.
     assert "are within a factor of 1.5 (assumed: its power was not measured)" in plan_answer.uncertainty(found)
     assert "so power is known" not in plan_answer.uncertainty(found)
@@ -525,8 +541,70 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
         r"</?span[^>]*>", "", plan_page.render(missed)
     )
     assert "may be missed" not in plan_answer.verdict(found) + plan_answer.recommendation(found)
+    # The page says so in the colour and the words of the page of a run.
+    assert (plan_answer.status(found), plan_answer.status(missed)) == ("met", "may-be-missed")
+    assert '<section id="answer" class="answer met"' in plan_page.render(found)
+    page = plan_page.render(missed)
+    assert '<section id="answer" class="answer may-be-missed"' in page and '<li class="may-be-missed">' in page
+    line, of_tpot = (report.target_line_of(target, missed) for target in best.targets)
+    assert (line.status, line.label, of_tpot.label) == ("may-be-missed", "met (may be missed)", "met")
+    state = replace(run.targets[0], limit=beyond.limit)
+    assert targets.target_line(state).label == line.label
+    assert targets.verdict([state]).endswith("; within the error of the models it may be missed")
     sentence = next(s for s in found.explanation.sentences if s.startswith("Error of the models"))
     assert "all within their limits" in sentence
+
+
+def test_no_fleet_is_called_safer_that_may_miss_a_target_within_the_error_of_its_own_models(found: PlanResult) -> None:
+    (slower,) = [c for c in found.explanation.changes if c.device is not None]
+    safe = ModelInterval("ttft p95 <= 1 s", 0.4, 0.2, 0.9, 1.0, "s", "<=", "ttft", "p95", None)
+    changed: dict[str, Any] = {"goal": "value", "still_meets": False, "meets": Meets(value=False, confidence=False)}
+    changed |= {"fleet": "2 × other", "objective_text": "9.00 USD/h", "violations": ["ttft p95 <= 1 s: 2 s"]}
+    changed["candidates_tried"] = 2
+
+    def said(*intervals: ModelInterval) -> tuple[str, str]:
+        effect = replace(slower, **changed, model_intervals=intervals)
+        plan = replace(found, explanation=replace(found.explanation, changes=[effect]))
+        (sentence,) = [s for s in sentences(plan) if s.startswith(slower.change)]
+        return plan_answer.uncertainty(plan), sentence
+
+    card, sentence = said(safe)
+    assert "2 × other, at 9.00 USD/h, is the cheapest found that would do, also within the error of its own" in card
+    assert sentence.endswith("is 2 × other, at 9.00 USD/h, also within the error of its own models.")
+    card, sentence = said(replace(safe, high=2.25))
+    assert "would do" not in card and "USD/h" not in card
+    assert (
+        "2 × other is the cheapest found that would meet them, but it is not proposed: within the error of its own models TTFT p95 may be missed (200 ms to 2.25 s)"
+        in card
+    )
+    assert "but within the error of its own models ttft p95 <= 1 s may be missed (200 ms to 2.25 s)" in sentence
+
+
+def test_a_page_defines_the_terms_of_its_first_lines_and_names_the_pue(found: PlanResult) -> None:
+    page = plan_page.render(found)
+    assert page.index("TTFT: time to first token") < page.index("Cost a month")
+    assert "TPOT: time per output token" in page and "p95: 95% of the values are at most this" in page
+    assert "tensor N:" not in page, "no group is in the name of these fleets"
+    (best,) = [
+        replace(found.fleets[found.recommended], text="2 × l40s tensor 2; tokens 512", energy_cost_usd_per_h=0.1)
+    ]
+    named = replace(found, fleets=[best], recommended=0, listed=[0], scenario={"site": {"pue": 1.2}})
+    assert "Tensor N:" not in plan_terms.terms(named) and "tensor N: a replica" in plan_terms.terms(named)
+    assert "tokens N: one step" in plan_terms.terms(named)
+    assert report.energy_a_month(named) == "73 USD of energy (with the PUE of the site, 1.2)"
+    assert report.energy_a_month(replace(named, scenario={"site": {"pue": 1.0}})) == "73 USD of energy"
+
+
+def test_headroom_states_the_runs_of_its_interval_and_tables_have_the_same_words(found: PlanResult) -> None:
+    best = found.fleets[found.recommended]
+    target = replace(best.targets[0], interval_source="run", interval_runs=3)
+    assert "(3 more runs)" in report.target_line_of(target, found).margin
+    binding = replace(found.explanation, binding=target)
+    assert "from the worse bound of the interval (3 more runs) to the limit" in plan_page.render(
+        replace(found, explanation=binding)
+    )
+    rows = re.findall(r"<tr>(.*?)</tr>", plan_page.render(found).partition('id="rates"')[2].partition("</section>")[0])
+    assert len(rows) > 2 and all(re.search(r">(at 95%|by value|no)<", row) for row in rows[1:])
 
 
 def test_a_slower_fleet_that_cannot_do_its_work_has_no_upper_end_and_may_miss_its_target() -> None:

@@ -20,6 +20,7 @@ from windtunnel.planning import explanation, looks
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning.explanation import nearest_miss
 from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
 from windtunnel.report import plan as report
@@ -141,7 +142,7 @@ def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], sp
             objective_lower_bound=lambda counts: sum(n * p for n, p in zip(counts, prices, strict=True)),
             named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},
             weights=(np.array(prices), 0.0), max_counts=(8,) * len(devices), plan=SimpleNamespace(max_entries=2),
-            simulator=SimpleNamespace(found=lambda _case: None),
+            simulator=SimpleNamespace(found=lambda _case: None), model_intervals=lambda e: [f"of {e.counts}"],
             text=lambda counts: f"{counts} of choice {number}", objective_text=lambda e: f"choice {e.choice}",
         ),
     )  # fmt: skip
@@ -158,9 +159,65 @@ def test_a_device_slower_than_its_model_is_replaced_by_another_one_of_any_search
     assert slower.device == "new" and set(slower.speeds.values()) == {1 / 1.5, 1.0}
     assert not slower.still_meets and slower.fleet == "(0, 0, 4) of choice 1" and slower.objective_text == "choice 1"
     assert all(effect.device is None for effect in others)
+    # What is found is judged by the error of its own models too; under the other changes no fleet is.
+    assert slower.model_intervals == ["of (0, 0, 4)"] and not any(effect.model_intervals for effect in others)
     # Both alternatives of the device are slower, so that four of the other one do not serve either.
     alone = Changes(choices, accuracies, best, [best, _told((0, 4, 0), 1)], "value").effects()[-1]
     assert alone.fleet == "(6, 0, 0) of choice 0"
+
+
+def test_the_error_of_a_device_is_judged_by_the_value_and_other_changes_with_the_confidence_asked_for() -> None:
+    devices, prices = ("new", "old"), (1.0, 1.4)
+    candidates = _candidates(0, devices, prices, {"new": 1.0, "old": 1.0})
+    met_by_value = SimpleNamespace(**{**vars(candidates), "judge": lambda cases: [_by_value(c.counts) for c in cases]})
+    best, accuracies = _told((4, 0), 0), [DeviceAccuracy("new", _accuracy("step", "transfer", 1.5))]
+    changes = Changes({0: cast(Candidates, met_by_value)}, accuracies, best, [best], "confidence")
+    *others, slower = changes.effects()
+    assert (slower.goal, slower.still_meets, slower.candidates_tried) == ("value", True, 0)
+    assert {(other.goal, other.still_meets) for other in others} == {("confidence", False)}
+
+
+def _by_value(counts: Counts) -> Evaluation:
+    told = vars(_told(counts, 0))
+    return cast(
+        Evaluation,
+        SimpleNamespace(
+            **{**told, "meets": Meets(value=True, confidence=False), "reaches": lambda goal: goal == "value"}
+        ),
+    )
+
+
+def test_of_the_cheaper_fleets_the_one_that_misses_by_least_is_that_whose_worst_target_is_least_beyond_its_limit() -> (
+    None
+):
+    def told(number: int, cost: float, *values: float | None, **keys: Any) -> Evaluation:
+        targets = [
+            SimpleNamespace(value=value, limit=1.0, comparison="<=", text=f"t{i}") for i, value in enumerate(values)
+        ]
+        own = {"targets": targets, "objective": lambda _name: cost, "stopped_after": None, **keys}
+        return cast(Evaluation, SimpleNamespace(**{**vars(_told((number,), 0, meets=False)), **own}))
+
+    whole = {5: told(5, 3.0, 1.1, 0.5), 6: told(6, 3.0, 4.0, 0.5)}
+    candidates = cast(
+        Candidates,
+        SimpleNamespace(
+            plan=SimpleNamespace(objective="cost"),
+            whole=lambda e: e if e.stopped_after is None else whole[e.counts[0]],
+        ),
+    )
+    best = told(0, 9.0, 0.5, 0.5)
+    nearest_in_price, nearest = told(1, 8.0, 5.0, 0.1), told(2, 4.0, 1.3, 1.2)
+    others = [told(3, 4.0, 1.2, 1.5), told(4, 4.0, 1.1, 1.1, keeps_up=False), told(8, 10.0, 1.01, 0.5)]
+
+    def found(*more: Evaluation) -> Counts | None:
+        fleet = nearest_miss({0: candidates}, [best, nearest_in_price, nearest, *others, *more], best, "value", None)
+        return None if fleet is None else fleet.counts
+
+    assert found() == (2,)
+    # What a run that was ended shows of a fleet is not what it misses by: the two that lasted longest run to their end.
+    ended = [told(n, 3.0, 1.01, 0.5, stopped_after=jobs) for n, jobs in ((5, 900), (6, 500), (7, 90))]
+    assert found(*ended) == (5,)
+    assert nearest_miss({0: candidates}, [best, others[1]], best, "value", None) is None
 
 
 def test_under_a_change_the_fleet_that_is_named_is_that_of_a_plan_for_the_changed_scenario() -> None:
@@ -206,5 +263,9 @@ def test_a_step_of_which_operations_were_measured_is_not_said_to_rest_on_nothing
 
 
 def test_limits_of_many_alternatives_are_stated_once() -> None:
-    assert report._numbers({f"a tensor {n}": 8 for n in range(9)}) == "up to 8 of each of 9 entries with their values"
-    assert report._numbers({"a": 8, "b": 8}) == "a up to 8, b up to 8"
+    many = {f"a tensor {n}": 8 for n in range(9)}
+    assert report._numbers(many, {}) == "up to 8 of each of 9 entries with their values"
+    assert report._numbers({"a": 8, "b": 8}, {"a": "l4", "b": "l40s"}) == "a up to 8; b up to 8"
+    alternatives = {"l4 tensor 1": 8, "l4 tensor 2": 16, "l40s": 4}
+    of_device = {"l4 tensor 1": "l4", "l4 tensor 2": "l4", "l40s": "l40s"}
+    assert report._numbers(alternatives, of_device) == "l4 tensor 1 up to 8, tensor 2 up to 16; l40s up to 4"

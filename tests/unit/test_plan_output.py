@@ -22,6 +22,7 @@ from windtunnel.app.run import save as save_run
 from windtunnel.cli import planning
 from windtunnel.report import plan as report
 from windtunnel.report import plan_answer, plan_page
+from windtunnel.report.page import Cell
 from windtunnel.report.summary import summary
 from windtunnel.scenario.read import scenario_from_data
 
@@ -130,7 +131,7 @@ def test_texts_of_a_plan_say_what_is_held_what_was_left_out_and_which_targets_ar
     options = {"max": 2, "loads": [], "search": {"models.chat.weights": ["bfloat16", "fp8"]}}
     with search_alone():
         found = plan(scenario_from_data({**CHAT, **keys, "plan": options}), workers=1)
-    held = dict(report.bounds(found))["searched"].partition("the same in every fleet: ")[2]
+    held = dict(report.bounds(found))["searched"].partition("The same in every fleet: ")[2]
     assert held.endswith("models.chat but for weights, with.l40s.memory_bandwidth 2x")
     (turned,) = [note for note in found.notes if "is usual" in note]
     assert turned == "the target 'ttft p95 >= 1 ms' asks for at least its limit; of ttft, <= is usual"
@@ -152,8 +153,11 @@ def test_a_table_whose_columns_are_wide_has_a_row_for_each_target() -> None:
         replace(f, carbon_kg_per_h=1.0, targets=[replace(t, interval_source="run", interval_runs=8) for t in f.targets])
         for f in found.fleets
     ]
-    header, *rows = plan_page._page_rows(replace(found, fleets=fleets))
-    assert header[-3:] == ["target", "value", "headroom"]
+    header, rows = plan_page._page_rows(replace(found, fleets=fleets))
+    assert header[-3:] == ["target", "value", "headroom"] and "cost" not in header
+    # What a fleet costs stands below its name.
+    name = rows[0][0]
+    assert isinstance(name, Cell) and name.text == fleets[0].text and "USD/h" in name.note and "kg/h" in name.note
     assert [row[-3] for row in rows[:2]] == ["ttft p95 ≤ 1 s", "tpot p95 ≤ 50 ms"]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -377,6 +379,35 @@ UNSTABLE = replace(
     steady_state_reason="1.01 times as much work arrives",
     offered_load=1.01,
 )
+
+
+def test_a_met_target_whose_model_error_reaches_beyond_its_limit_may_be_missed_and_is_still_met() -> None:
+    met = replace(target("ttft p99 <= 1 s", 0.43, 1.0, True), model_low=0.14, model_high=1.27)
+    within = replace(met, model_high=0.99)
+    line = targets.target_line(met)
+    assert (line.status, line.mark, line.label) == ("may-be-missed", "!", "met (may be missed)")
+    assert line.margin == "headroom 57.0%, model error 140 ms to 1.27 s"
+    assert targets.verdict([met, within]) == "Both targets met; within the error of the models 1 may be missed"
+    assert targets.verdict([met]) == "The target is met; within the error of the models it may be missed"
+    assert targets.overall_status([met, within]) == "may-be-missed" and met.met, "exit codes do not change"
+    assert targets.target_line(within).status == targets.overall_status([within]) == "met"
+    # No upper end, a target from below, one that is missed anyway, and one that chance leaves open.
+    assert targets.target_line(replace(met, model_high=None)).margin.endswith("model error 140 ms or more")
+    assert replace(met, comparison=">=", limit=0.1).may_be_missed is False
+    assert targets.target_line(replace(met, met=False, value=1.1)).status == "missed"
+    open_ = targets.target_line(replace(met, confidence="inconclusive", low=0.3, high=1.1))
+    assert (open_.status, open_.label) == ("inconclusive", "met (inconclusive)")
+
+
+def test_the_states_of_targets_have_the_same_signs_in_scripts_and_a_colour_in_every_page() -> None:
+    folder = resources.files("windtunnel.report") / "templates"
+    common, css = ((folder / name).read_text(encoding="utf-8") for name in ("common.js", "report.css"))
+    (marks,) = re.findall(r"const marks = \{(.*?)\};", common)
+    assert dict(re.findall(r'"?([\w-]+)"?: "(.)"', marks)) == targets.MARKS
+    (tones,) = re.findall(r"const tones = \{(.*?)\};", common)
+    assert {key for key, _ in re.findall(r'"?([\w-]+)"?: "(\w+)"', tones)} == set(targets.MARKS)
+    for state in targets.MARKS.keys() - {targets.NO_TARGETS}:
+        assert f".answer.{state}" in css and (state == "met" or f".targets li.{state}" in css)
 
 
 def test_an_unstable_run_says_so_in_place_of_its_times_and_only_there() -> None:

@@ -25,6 +25,7 @@ from windtunnel.report.numbers import plural
 from windtunnel.scenario.changes import parse_path
 from windtunnel.scenario.read import check_scenario
 from windtunnel.scenario.scenario import Scenario, Stop
+from windtunnel.simulation.model_error import with_model_error
 from windtunnel.simulation.run import prepare_run, simulate
 from windtunnel_models.catalogue import Catalogue
 
@@ -98,6 +99,8 @@ class Looker:
         recording = run_on(engine, prepared)
         invariants.check(recording)
         run = summarise(prepared, [recording], scenario.parsed_targets())
+        # The error of the models without further runs, so that a target has the same state as in the whole run.
+        run, _ = with_model_error(prepared, recording, run, repeats=False)
         status, verdict, targets = targets_of(run)
         noun = "request" if run.serving is not None else "job"
         basis = f"the first {plural(run.jobs.arrived, noun)}"

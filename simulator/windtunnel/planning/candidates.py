@@ -14,6 +14,7 @@ from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import (
     ConfiguredEntry,
     Meets,
+    ModelInterval,
     PlannedFleet,
     StoppedFleet,
 )
@@ -30,6 +31,7 @@ from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
+from windtunnel.simulation.model_error import METRICS
 
 PER_MILLION = "cost_per_million_output_tokens"
 
@@ -252,6 +254,20 @@ class Candidates:
     def whole(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation of a fleet from a whole run, which is simulated if that of ``evaluation`` was ended."""
         return evaluation if evaluation.stopped_after is None else self.judge([Case(evaluation.counts)])[0]
+
+    def model_error_case(self, evaluation: Evaluation) -> Case | None:
+        """Return the case that gives the intervals of a fleet's targets for the error of the models.
+
+        None if no target is on a time of requests, so that none can have any.
+        """
+        if not any(target.metric in METRICS for target in evaluation.targets):
+            return None
+        return Case(evaluation.counts, error_of=evaluation.judged_by, times=evaluation.times)
+
+    def model_intervals(self, evaluation: Evaluation) -> Sequence[ModelInterval]:
+        """Return the intervals of a fleet's targets for the error of the models; empty where they have none."""
+        case = self.model_error_case(evaluation)
+        return () if case is None else self.simulator([case])[0].model_intervals
 
     def evaluation(self, fleet: Case) -> Evaluation:
         """Return what was simulated of a fleet; with ``spare`` also whether it works without that many devices."""

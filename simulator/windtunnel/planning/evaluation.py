@@ -235,9 +235,28 @@ def explained_by_interval(before: JudgedTarget, after: JudgedTarget) -> bool:
 # Choosing among evaluations.
 
 
+def cheaper_that_fail(
+    evaluations: Sequence[Evaluation], best: Evaluation, objective: str, goal: str
+) -> list[Evaluation]:
+    """Return the simulated fleets that cost less than ``best`` and do not reach ``goal``."""
+    return [e for e in evaluations if not e.reaches(goal) and e.objective(objective) < best.objective(objective)]
+
+
+def excess(evaluation: Evaluation) -> float:
+    """Return how far a fleet's worst target is beyond its limit by value, as a share of the limit.
+
+    It is negative for a fleet that meets the targets by value. It is infinite where the fleet does not complete its
+    work, fails without its spare devices, or has a target without a value.
+    """
+    if not evaluation.keeps_up or evaluation.spare_violations:
+        return math.inf
+    found = [headroom(target.value, target.limit, target.comparison) for target in evaluation.targets]
+    return max((math.inf if share is None else -share for share in found), default=math.inf)
+
+
 def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective: str, goal: str) -> Evaluation | None:
     """Return the most expensive of the simulated fleets that cost less than ``best`` and do not reach ``goal``."""
-    failed = [e for e in evaluations if not e.reaches(goal) and e.objective(objective) < best.objective(objective)]
+    failed = cheaper_that_fail(evaluations, best, objective, goal)
     return max(failed, key=lambda e: (e.objective(objective), e.choice, e.counts), default=None)
 
 

@@ -29,8 +29,10 @@ from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
-from windtunnel.simulation.model_error import METRICS
 from windtunnel.simulation.sources import model_accuracy
+
+_ENDED = 2
+"""The fleets whose runs were ended early that are simulated whole to find the one that misses by least."""
 
 
 def closest_to_targets(evaluations: Sequence[Evaluation]) -> Evaluation | None:
@@ -68,44 +70,62 @@ def explain(
     mine = {key: program for key, program in prepared.compiled.items() if best.counts[key[0]]}
     changes = Changes(choices, model_accuracy(mine, prepared.classes), best, evaluations, goal)
     choices[best.choice].announce(changes.first_cases)
-    with_errors = _model_error_case(choices[best.choice], prepared, best)
+    with_errors = choices[best.choice].model_error_case(best) if prepared.step_error_factors() else None
     if with_errors is not None:
         choices[best.choice].simulator.announce([with_errors])
     below = evaluating.next_cheapest(evaluations, best, objective, goal) or _one_less(choices[best.choice], best, goal)
-    cheaper = None
-    if below is not None:
-        below = choices[below.choice].whole(below)
-        cheaper = CheaperFleet(
-            fleet=_text(choices, below),
-            objective_text=choices[below.choice].objective_text(below),
-            cost_usd_per_h=below.cost_usd_per_h,
-            targets=below.targets,
-            meets=below.meets,
-            violations=violations(below),
-        )
+    below = None if below is None else choices[below.choice].whole(below)
+    nearest = nearest_miss(choices, evaluations, best, goal, below)
     return Explanation(
         binding=evaluating.binding(best),
         headroom={target.text: target.headroom for target in best.targets},
         price_of_confidence=_price_of_confidence(choices, first, best),
-        next_cheapest=cheaper,
+        next_cheapest=_cheaper(choices, below),
+        nearest_miss=_cheaper(choices, nearest),
         changes=changes.effects(),
-        model_intervals=_model_intervals(choices[best.choice], with_errors),
+        model_intervals=() if with_errors is None else choices[best.choice].model_intervals(best),
         prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),
     )
 
 
-def _model_error_case(candidates: Candidates, prepared: PreparedRun, best: Evaluation) -> Case | None:
-    """Return the case that gives the error of the models of the targets of ``best``; None if none has any."""
-    timed = any(target.metric in METRICS for target in best.targets)
-    if not timed or not prepared.step_error_factors():
+def _cheaper(choices: Mapping[int, Candidates], fleet: Evaluation | None) -> CheaperFleet | None:
+    if fleet is None:
         return None
-    return Case(best.counts, error_of=best.judged_by, times=best.times)
+    return CheaperFleet(
+        fleet=_text(choices, fleet),
+        objective_text=choices[fleet.choice].objective_text(fleet),
+        cost_usd_per_h=fleet.cost_usd_per_h,
+        targets=fleet.targets,
+        meets=fleet.meets,
+        violations=violations(fleet),
+    )
 
 
-def _model_intervals(candidates: Candidates, case: Case | None) -> Sequence[ModelInterval]:
-    return () if case is None else candidates.simulator([case])[0].model_intervals
+def nearest_miss(
+    choices: Mapping[int, Candidates],
+    evaluations: Sequence[Evaluation],
+    best: Evaluation,
+    goal: str,
+    below: Evaluation | None,
+) -> Evaluation | None:
+    """Return the better fleet that does not reach ``goal`` and whose worst target is least beyond its limit.
+
+    What a fleet misses by is known of a whole run only. Of those whose run was ended, the two that lasted longest
+    before a target was lost are simulated whole, because they are mostly the nearest. ``below``: the next cheapest.
+    """
+    objective = choices[best.choice].plan.objective
+    failed = evaluating.cheaper_that_fail(evaluations, best, objective, goal)
+    ended = sorted((e for e in failed if e.stopped_after is not None), key=lambda e: -(e.stopped_after or 0))
+    whole = [e for e in failed if e.stopped_after is None]
+    whole += [choices[e.choice].whole(e) for e in ended[:_ENDED]]
+    whole += [] if below is None else [below]
+    return min(
+        (e for e in whole if evaluating.excess(e) < math.inf),
+        key=lambda e: (evaluating.excess(e), e.objective(objective), e.choice, e.counts),
+        default=None,
+    )
 
 
 def _text(choices: Mapping[int, Candidates], fleet: Evaluation) -> str:
@@ -275,13 +295,14 @@ def sentences(plan: PlanResult) -> list[str]:
     if bound is not None:
         of = f" of {plan.fleets[plan.recommended].text}" if explanation.price_of_confidence else ""
         lines.append(f"Binding target{of}: {bound.text}: {evaluating.headroom_text(bound)}.")
-    below = explanation.next_cheapest
+    below, nearest = explanation.next_cheapest, explanation.nearest_miss
     if below is not None:
-        fails = "meets the targets by value only" if below.meets.value else "fails"
-        lines.append(
-            f"The closest {comparatives.less} fleet of those simulated, {below.fleet} at {below.objective_text}, "
-            f"{fails}: {'; '.join(below.violations)}."
-        )
+        which = f"nearest in {plan.objective} to this one"
+        if nearest is not None and nearest.fleet == below.fleet:
+            which, nearest = f"{which}, and misses by least", None
+        lines.append(_cheaper_sentence(below, comparatives, which))
+    if nearest is not None:
+        lines.append(_cheaper_sentence(nearest, comparatives, "the one that misses by least"))
     if explanation.model_intervals:
         lines.append(f"{_model_error_sentence(explanation.model_intervals)}.")
     if explanation.changes:
@@ -293,12 +314,20 @@ def sentences(plan: PlanResult) -> list[str]:
     return [*lines, *explanation.search, *entries]
 
 
+def _cheaper_sentence(fleet: CheaperFleet, comparatives: Objective, which: str) -> str:
+    fails = "It meets the targets by value only" if fleet.meets.value else "It fails"
+    return (
+        f"Of the {comparatives.less} fleets that were simulated, {fleet.fleet}, at {fleet.objective_text}, is {which}. "
+        f"{fails}: {'; '.join(fleet.violations)}."
+    )
+
+
 def _model_error_sentence(intervals: Sequence[ModelInterval]) -> str:
     """Return the intervals of the targets for the error of the models, and which of them are not within the limit."""
     parts = [f"{i.text}: {evaluating.shown(i.value, i.unit)}, 90% interval {_ends(i)}" for i in intervals]
     beyond = [i.text for i in intervals if not i.within]
-    outcome = f"; not within the limit throughout: {'; '.join(beyond)}" if beyond else "; all within their limits"
-    of = "Error of the models, with that of the engine's first token, for the same requests"
+    outcome = f"; may be missed: {'; '.join(beyond)}" if beyond else "; all within their limits"
+    of = "Error of the models, with that of the engine's first token, for the same requests, judged by the value"
     return f"{of}: {'; '.join(parts)}{outcome}"
 
 
@@ -317,7 +346,7 @@ def _nothing_found(plan: PlanResult) -> str:
 
 def _change_sentence(effect: ChangeEffect, comparatives: Objective) -> str:
     if effect.still_meets:
-        by_value = " by value" if effect.goal == "value" else ""
+        by_value = "" if effect.meets.confidence else " by value"
         text = f"{effect.change}: this fleet still meets every target{by_value}"
         if effect.binding is not None:
             text += f"; binding target {effect.binding.text}: {evaluating.headroom_text(effect.binding)}"
@@ -339,7 +368,19 @@ def _change_sentence(effect: ChangeEffect, comparatives: Objective) -> str:
             if number > 1
             else f"; the one {which} fleet tried does not meet them"
         )
-    return text + "."
+    return text + _own_error(effect.model_intervals) + "."
+
+
+def _own_error(intervals: Sequence[ModelInterval]) -> str:
+    """Return what the error of its own models leaves open of a fleet that was found, as the end of a sentence."""
+    if not intervals:
+        return ""
+    beyond = [f"{i.text} may be missed ({_ends(i)})" for i in intervals if not i.within]
+    return (
+        f", but within the error of its own models {' and '.join(beyond)}"
+        if beyond
+        else (", also within the error of its own models")
+    )
 
 
 def _fleets(number: int, which: str = "") -> str:

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.results.plan import ChangeEffect
+from windtunnel.core.results.plan import ChangeEffect, ModelInterval
 from windtunnel.core.results.run import DeviceAccuracy
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
@@ -158,7 +158,8 @@ class Changes:
             asked = [change for change in asked if self._is_possible(change)]
             here = self.candidates.judge(self._of_best(asked), self.judged_for)
         walks = [
-            self._walk(change, evaluation.reaches(self.goal)) for change, evaluation in zip(asked, here, strict=True)
+            self._walk(change, evaluation.reaches(self._goal_of(change)))
+            for change, evaluation in zip(asked, here, strict=True)
         ]
         ends: dict[int, tuple[Evaluation | None, int]] = {}
         answers: dict[int, Evaluation | None] = dict.fromkeys(range(len(walks)))
@@ -170,8 +171,17 @@ class Changes:
                 except StopIteration as end:
                     ends[i] = end.value
             answers = self._judged(cases)
+        found = {i: other for i, (other, _) in ends.items() if other is not None and asked[i].device is not None}
+        errors = {i: self.choices[other.choice].model_intervals(other) for i, other in found.items()}
         pairs = enumerate(zip(asked, here, strict=True))
-        return [self._effect(change, evaluation, *ends[i]) for i, (change, evaluation) in pairs]
+        return [self._effect(change, here, *ends[i], errors.get(i, ())) for i, (change, here) in pairs]
+
+    def _goal_of(self, change: _Change) -> str:
+        """Return how the best fleet is judged under a change.
+
+        The error of a device's model is judged by the value, as the intervals of the targets for that error are.
+        """
+        return self.goal if change.device is None else "value"
 
     def _of_best(self, asked: Sequence[_Change]) -> list[Case]:
         return [change.case(self.candidates, self.best.counts) for change in asked]
@@ -216,7 +226,14 @@ class Changes:
                 asked.append(_Change(text, True, speed=1 / error.factor, device=label))
         return asked
 
-    def _effect(self, change: _Change, here: Evaluation, other: Evaluation | None, tried: int) -> ChangeEffect:
+    def _effect(
+        self,
+        change: _Change,
+        here: Evaluation,
+        other: Evaluation | None,
+        tried: int,
+        model_intervals: Sequence[ModelInterval],
+    ) -> ChangeEffect:
         names, bound = self.candidates.names, evaluating.binding(here)
         before = None if bound is None else self.best.target(bound.text)
         found = None if other is None else self.choices[other.choice]
@@ -227,8 +244,8 @@ class Changes:
             prompt=change.prompt,
             output=change.output,
             increases_load=change.increases_load,
-            goal=self.goal,
-            still_meets=here.reaches(self.goal),
+            goal=self._goal_of(change),
+            still_meets=here.reaches(self._goal_of(change)),
             meets=here.meets,
             headroom=None if bound is None else bound.headroom,
             binding=bound,
@@ -241,6 +258,7 @@ class Changes:
             fleet=None if found is None or other is None else found.text(other.counts),
             devices=None if found is None or other is None else found.named(other.counts),
             objective_text=None if found is None or other is None else found.objective_text(other),
+            model_intervals=model_intervals,
         )
 
     def _walk(self, change: _Change, holds: bool) -> Walk:

@@ -12,9 +12,8 @@ import numpy as np
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
 from windtunnel.core.results.plan import JudgedTarget, Meets, ModelInterval
-from windtunnel.core.results.run import Measured, TokenEstimate
+from windtunnel.core.results.run import Measured, TargetVerdict
 from windtunnel.core.spec import changed_name
-from windtunnel.core.units import to_unit
 from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.engine.results.lost import TargetsLostError
 from windtunnel.planning import looks
@@ -22,7 +21,6 @@ from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws, judged, lengthened, lost, repeats
 from windtunnel.scenario.arrivals import Closed
-from windtunnel.scenario.judging import measured
 from windtunnel.scenario.policy import PolicyParts
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
@@ -345,26 +343,21 @@ def _with_model_errors(setting: Setting, case: Case, scenario: Scenario, longest
         str(case.error_of),
         case.times,
     )
-    intervals = [_model_interval(target, result) for target in scenario.parsed_targets()]
+    intervals = [_model_interval(target) for target in result.targets]
     # Two more runs give the intervals.
     return replace(found, runs=replications + 2, model_intervals=[i for i in intervals if i is not None])
 
 
-def _model_interval(target: Target, result: Measured) -> ModelInterval | None:
+def _model_interval(target: TargetVerdict) -> ModelInterval | None:
     """Return the interval of a target's value for the error of the models; None if the value has none."""
-    estimate = measured(target, result) if target.is_distributed else None
-    if not isinstance(estimate, TokenEstimate) or (estimate.model_low is None and estimate.model_high is None):
+    if target.model_low is None and target.model_high is None:
         return None
-    low, value, high = (
-        None if number is None else to_unit(number, target.unit)
-        for number in (estimate.model_low, estimate.value, estimate.model_high)
-    )
     return ModelInterval(
         text=target.text,
-        value=value,
-        low=low,
-        high=high,
-        limit=to_unit(target.limit, target.unit),
+        value=target.value,
+        low=target.model_low,
+        high=target.model_high,
+        limit=target.limit,
         unit=target.unit,
         comparison=target.comparison,
         metric=target.metric,

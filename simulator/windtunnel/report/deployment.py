@@ -340,7 +340,8 @@ def section(deployment: Deployment | None) -> Markup | None:
         rows: list[list[str | Cell]] = [[Cell(shlex.join(command.program)), "", ""]]
         rows += [[a.flag, a.value or "", a.key or ""] for a in command.arguments if a.value != OPTIONS_FILE]
         rows += [[key, value, ""] for key, value in _leaves(command.options)]
-        parts.append(page.table(headline(command), ["Argument", "Value", "Key"], rows, words=(0, 1, 2)))
+        table = page.table(headline(command), ["Argument", "Value", "Key"], rows, words=(0, 1, 2), hidden_caption=True)
+        parts.append(page.details(headline(command), plural(len(rows) - 1, "argument"), table))
         parts.append(page.notes(_notes(command.unexpressed), "Not in the arguments"))
     parts.append(page.notes(_notes(deployment.unexpressed), "Outside of the engines"))
     found = "; ".join(dict.fromkeys(f"{c.title} {' and '.join(c.checked)}" for c in deployment.commands))

@@ -220,7 +220,7 @@ def _headroom(result: RunResult) -> Iterator[str]:
     """Yield that a cheaper fleet may do, if every value is far within its limit and there is a fleet to reduce."""
     if not result.targets or result.cost_usd is None or result.real:
         return
-    if any(doubt_of(target) or target.value is None for target in result.targets):
+    if any(doubt_of(target) or target.may_be_missed or target.value is None for target in result.targets):
         return
     if not _can_be_smaller(result):
         return

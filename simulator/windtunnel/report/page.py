@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 
 from windtunnel.core import kept
 from windtunnel.report.numbers import plural
-from windtunnel.report.targets import TargetLine
+from windtunnel.report.targets import MARKS, TargetLine
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -229,6 +229,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["code"] = _with_code
+    environment.globals["marks"] = MARKS
     return environment
 
 

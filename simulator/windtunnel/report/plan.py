@@ -11,6 +11,8 @@ from windtunnel.core.results.plan import (
     CandidateEntry,
     JudgedTarget,
     LoadCurve,
+    Meets,
+    ModelInterval,
     PlannedFleet,
     PlanResult,
 )
@@ -25,8 +27,8 @@ from windtunnel.report.numbers import (
     share,
     value_range,
 )
-from windtunnel.report.plan_answer import HOURS_A_MONTH, objective_of, power_errors, verdict
-from windtunnel.report.targets import TargetLine, with_signs
+from windtunnel.report.plan_answer import HOURS_A_MONTH, beyond_error, objective_of, power_errors, verdict
+from windtunnel.report.targets import INCONCLUSIVE, WITHIN_ERROR, TargetLine, ends_text, with_signs
 from windtunnel.report.text import WIDTH, document, table_lines
 
 _MAX_WIDTH = 120
@@ -91,28 +93,51 @@ def run_command(plan: PlanResult, scenario: str, options: Sequence[str] = ()) ->
     return shlex.join(words)
 
 
-def target_line_of(target: JudgedTarget) -> TargetLine:
-    """Return a judged target as a line of the report: its value, its limit and its headroom."""
+def target_line_of(target: JudgedTarget, plan: PlanResult) -> TargetLine:
+    """Return a target of the recommended fleet as a line of the report: its value, its limit and its headroom."""
+    error = next((i for i in plan.explanation.model_intervals if i.text == target.text), None)
     unit, factor = ("%", 1.0) if target.unit == "1" else (target.unit, parse_unit(target.unit).factor)
     limit, value = exact_quantity(target.limit * factor, unit), target.value
     return TargetLine(
         text=with_signs(target.text),
         met=target.verdict != "missed",
-        doubt="by value only" if target.verdict == "unknown" else "",
+        doubt=""
+        if target.verdict != "unknown"
+        else "no interval"
+        if target.interval_source == "none"
+        else INCONCLUSIVE,
         measured=NOTHING if value is None else quantity(value * factor, unit),
         limit=limit,
         bound=f"{'≤' if target.comparison == '<=' else '≥'} {limit}",
-        margin=(target.reason or "") if target.headroom is None else f"headroom {share(target.headroom)}",
+        margin=_margin(target, error),
         ratio_to_limit=value / target.limit if value is not None and target.limit else None,
+        may_be_missed=error is not None and target.verdict != "missed" and not error.within,
     )
 
 
+def _margin(target: JudgedTarget, error: ModelInterval | None) -> str:
+    """Return the headroom of a target with the runs of its interval, and how far the error of the models reaches."""
+    text = (target.reason or "") if target.headroom is None else f"headroom {share(target.headroom)}{runs_of(target)}"
+    if error is not None and not error.within:
+        text += f", model error {ends_text(error.low, error.high, error.unit)}"
+    return text
+
+
+def runs_of(target: JudgedTarget) -> str:
+    """Return the runs from which the interval of a target comes, in brackets after a blank."""
+    return f" ({target.runs_text})" if target.runs_text else ""
+
+
 def excess(target: JudgedTarget) -> str:
-    """Return how far the value of a target is beyond its limit; empty text if it is not, or has no value."""
+    """Return how far the value of a target is beyond its limit, or why it is not met with confidence.
+
+    Empty text if it is met with confidence.
+    """
     if target.value is None:
         return "no value"
     if target.verdict == "unknown":
-        return "by value only: its interval is not within the limit"
+        none = target.interval_source == "none"
+        return f"by value only: {'it has no interval' if none else 'its interval is not within the limit'}"
     beyond = (target.value - target.limit) * (1 if target.comparison == "<=" else -1)
     if beyond <= 0 or not target.limit:
         return ""
@@ -124,12 +149,14 @@ def change_rows(plan: PlanResult) -> list[list[str]]:
     """Return a row for each change: what it is, the outcome, the binding target and its value, and what would do."""
     rows = []
     for effect in plan.explanation.changes:
-        outcome = "still meets" if effect.still_meets else "by value only" if effect.meets.value else "misses"
+        outcome = how(effect.meets, plan.confidence)
         bound = effect.binding
         value = "; ".join(effect.violations) if bound is None else f"{_of(bound)} {measured(bound, plan)}"
         other = "none of those tried" if not effect.still_meets or not effect.increases_load else NOTHING
         if effect.fleet is not None:
             other = f"{effect.fleet}, {effect.objective_text}"
+            if beyond := beyond_error(effect.model_intervals):
+                other += f"; {WITHIN_ERROR.replace('the models', 'its own models')} {beyond}"
         elif not effect.candidates_tried:
             other = NOTHING
         rows.append([effect.change, outcome, with_signs(value), other])
@@ -176,7 +203,7 @@ def assumption_rows(plan: PlanResult) -> list[list[str]]:
             f"{_short(row.value, row.unit)} ({_short(row.low, row.unit)} to {_short(row.high, row.unit)})",
             f"{shown(row.value_low)} to {shown(row.value_high)}",
             share(row.influence(found.value)),
-            "yes" if row.meets else "no",
+            "by value" if row.meets else "no",
         ]
         for row in found.inputs
     ]
@@ -254,7 +281,7 @@ def fleet_rows(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[list[st
     for fleet in fleets:
         row = [fleet.text, f"{fleet.cost_usd_per_h:,.2f} USD/h", quantity(fleet.power_w, "W")]
         if not certain:
-            row.insert(1, how(fleet, confidence))
+            row.insert(1, how(fleet.meets, confidence))
         if carbon:
             row.append(f"{fleet.carbon_kg_per_h:.3g} kg/h")
         if plan.objective == "throughput":
@@ -265,9 +292,9 @@ def fleet_rows(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[list[st
     return rows
 
 
-def how(fleet: PlannedFleet, confidence: float) -> str:
-    """Return how certainly a fleet meets the targets."""
-    return f"at {confidence * 100:.3g}%" if fleet.meets.confidence else "by value" if fleet.meets.value else "no"
+def how(meets: Meets, confidence: float) -> str:
+    """Return how certainly a fleet meets the targets: the same words in every table."""
+    return f"at {confidence * 100:.3g}%" if meets.confidence else "by value" if meets.value else "no"
 
 
 def measured(target: JudgedTarget, plan: PlanResult) -> str:
@@ -315,11 +342,22 @@ def _model_errors(entries: Sequence[CandidateEntry]) -> str:
     return "; ".join(parts)
 
 
-def _numbers(most: Mapping[str, int]) -> str:
-    """Return the largest number of devices of each entry as text."""
+def _numbers(most: Mapping[str, int], devices: Mapping[str, str]) -> str:
+    """Return the largest number of devices of each entry as text.
+
+    ``devices`` has the device of each entry, by which its alternatives are named together.
+    """
     if len(most) > _ENTRIES_NAMED and len(set(most.values())) == 1:
         return f"up to {max(most.values()):,} of each of {len(most)} entries with their values"
-    return ", ".join(f"{name} up to {n:,}" for name, n in most.items())
+    groups: dict[str, list[str]] = {}
+    for name, n in most.items():
+        device = devices.get(name, name)
+        values = name.removeprefix(device).strip()
+        alternative = bool(values) and name.startswith(device)
+        groups.setdefault(device if alternative else name, []).append(
+            f"{f'{values} ' if alternative else ''}up to {n:,}"
+        )
+    return "; ".join(f"{name} {', '.join(texts)}" for name, texts in groups.items())
 
 
 def _settings(policy: object) -> str:
@@ -337,7 +375,7 @@ def _settings(policy: object) -> str:
     return ", ".join(parts)
 
 
-def _held(plan: PlanResult) -> str:
+def held(plan: PlanResult) -> str:
     """Return what every fleet has in common: the policy, the formats of the models, and the other keys by name."""
     parts = [_settings(plan.held["policy"])] if "policy" in plan.held else []
     models, others = plan.held.get("models"), [key for key in plan.held if key not in ("policy", "models")]
@@ -379,7 +417,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
     if plan.fleets:
-        rows.insert(0, ("cost", _cost(plan.fleets[plan.recommended])))
+        rows.insert(0, ("cost", _cost(plan)))
         rows.insert(
             1,
             (
@@ -391,8 +429,11 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     if bound.autoscaler_usd_per_h:
-        least = f"{bound.autoscaler_usd_per_h:,.2f} USD/h on average (each device rented only while it is busy)"
-        rows.append(("autoscaling", f"no autoscaling can cost less than {least}"))
+        least = f"{bound.autoscaler_usd_per_h:,.2f} USD/h on average"
+        text = (
+            f"a lower bound, and no offer: even if every device were rented only while it is busy, the cost is {least} "
+        )
+        rows.append(("autoscaling", f"{text}or more; no policy that does so was simulated"))
     search = plan.search
     until_lost = f", {search.stopped_fleets:,} of them until a target was lost" if search.stopped_fleets else ""
     rows.append(
@@ -402,12 +443,14 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             f"{plural(search.simulations, 'run')} in all, with those for the intervals and for the explanation",
         )
     )
-    keys = "".join(f", {path}" for path in plan.searched if path not in ("count", "max_entries"))
+    devices = {entry.name: entry.device for entry in plan.entries}
+    keys = ", ".join(path for path in plan.searched if path not in ("count", "max_entries"))
     rows.append(
         (
             "searched",
-            f"numbers of devices ({_numbers(search.max)}; fleets{search.limit or ' of any entries'}){keys}"
-            + (f"; the same in every fleet: {held}" if (held := _held(plan)) else ""),
+            f"fleets{search.limit or ' of any entries'}, with these numbers of devices: {_numbers(search.max, devices)}"
+            + (f". Searched values: {keys}" if keys else "")
+            + (f". The same in every fleet: {kept}" if (kept := held(plan)) else ""),
         )
     )
     rows += [("left out", line) for line in excluded_rows(plan)]
@@ -448,13 +491,25 @@ def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:
     return rows
 
 
-def _cost(fleet: PlannedFleet) -> str:
+def energy_a_month(plan: PlanResult) -> str:
+    """Return what the energy of the recommended fleet costs in a month, with the PUE in it; empty if it is unknown."""
+    usd = plan.fleets[plan.recommended].energy_cost_usd_per_h
+    if usd is None:
+        return ""
+    site = plan.scenario.get("site")
+    pue = site.get("pue", 1.0) if isinstance(site, Mapping) else 1.0
+    contains = f" (with the PUE of the site, {pue:g})" if pue != 1.0 else ""
+    return f"{usd * HOURS_A_MONTH:,.0f} USD of energy{contains}"
+
+
+def _cost(plan: PlanResult) -> str:
     """Return what the recommended fleet costs in a month and by tokens, and its power."""
+    fleet = plan.fleets[plan.recommended]
     parts = [f"{fleet.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month of {HOURS_A_MONTH} hours"]
     if fleet.usd_per_million_output_tokens is not None:
         parts.append(f"{fleet.usd_per_million_output_tokens:,.2f} USD per million output tokens at this load")
-    if fleet.energy_cost_usd_per_h is not None:
-        parts.append(f"and {fleet.energy_cost_usd_per_h * HOURS_A_MONTH:,.0f} USD of energy a month")
+    if energy := energy_a_month(plan):
+        parts.append(f"and {energy} a month")
     return f"{', '.join(parts)}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at most"
 
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import ChangeEffect, ModelInterval, PlannedFleet, PlanResult
 from windtunnel.core.units import parse_unit
-from windtunnel.report.numbers import NOTHING, plural, quantity, value_range
+from windtunnel.report.numbers import NOTHING, plural, quantity
 from windtunnel.report.run_text import METRICS
-from windtunnel.report.targets import all_of, with_signs
+from windtunnel.report.targets import (
+    INCONCLUSIVE,
+    MAY_BE_MISSED,
+    MET,
+    MISSED,
+    WITHIN_ERROR,
+    all_of,
+    ends_text,
+    with_signs,
+)
 
 HOURS_A_MONTH = 730
 """The twelfth part of a year of 365 days, as clouds bill it."""
@@ -63,9 +73,22 @@ def _may_be_missed(plan: PlanResult) -> str:
 
     Where the search reached its limit, the end of the sentence says so.
     """
-    beyond = [f"{_name(i)} may be missed ({_ends(i)})" for i in plan.explanation.model_intervals if not i.within]
-    text = f"; within the error of the models {' and '.join(beyond)}" if beyond else ""
-    return f"{text}{_not_simulated(plan)}"
+    text = beyond_error(plan.explanation.model_intervals)
+    return f"{f'; {WITHIN_ERROR} {text}' if text else ''}{_not_simulated(plan)}"
+
+
+def beyond_error(intervals: Sequence[ModelInterval]) -> str:
+    """Return which targets may be missed within the error of the models, with their 90% intervals."""
+    return " and ".join(f"{target_name(i)} may be missed ({_ends(i)})" for i in intervals if not i.within)
+
+
+def status(plan: PlanResult) -> str:
+    """Return the state of the answer, as that of `run` for the recommended fleet."""
+    if not plan.fleets:
+        return MISSED
+    if not plan.fleets[plan.recommended].meets.confidence:
+        return INCONCLUSIVE
+    return MET if all(i.within for i in plan.explanation.model_intervals) else MAY_BE_MISSED
 
 
 def _not_simulated(plan: PlanResult) -> str:
@@ -132,17 +155,20 @@ def _with_model_error(plan: PlanResult) -> str:
     found = plan.explanation.model_intervals
     if not found:
         return ""
-    values = " and ".join(f"{_name(i)} is {_ends(i)} (limit {_in_unit(i.limit, i.unit)})" for i in found)
+    values = " and ".join(f"{target_name(i)} is {_ends(i)} (limit {_in_unit(i.limit, i.unit)})" for i in found)
     beyond = [i for i in found if not i.within]
     outcome = "within the limits" if len(found) > 1 else "within the limit"
     if beyond:
         every = len(beyond) == len(found)
-        outcome = f"so {'the targets' if every and len(found) > 1 else ' and '.join(map(_name, beyond))} may be missed"
+        outcome = (
+            f"so {'the targets' if every and len(found) > 1 else ' and '.join(map(target_name, beyond))} may be missed"
+        )
     error = "the error of the models and of the engine's first token"
-    return f" With {error} (90%), {values}, {outcome}."
+    return f" With {error} (90%, judged by the value), {values}, {outcome}."
 
 
-def _name(interval: ModelInterval) -> str:
+def target_name(interval: ModelInterval) -> str:
+    """Return what a target limits, such as TTFT p99."""
     of = f" of {interval.workload}" if interval.workload else ""
     return f"{METRICS.get(interval.metric, interval.metric)} {interval.statistic or ''}".strip() + of
 
@@ -152,22 +178,27 @@ def _in_unit(value: float | None, unit: str) -> str:
 
 
 def _ends(interval: ModelInterval) -> str:
-    if interval.low is None or interval.high is None:
-        return f"{_in_unit(interval.low, interval.unit)} or more"
-    factor = parse_unit(interval.unit).factor
-    return value_range(interval.low * factor, interval.high * factor, interval.unit)
+    return ends_text(interval.low, interval.high, interval.unit)
 
 
 def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     """Return what follows if a device is as slow as the end of its model's interval allows."""
     text = f"If every time on {effect.device} were {1 / min(effect.speeds.values()):.3g} times its model's, this fleet"
-    if effect.still_meets:
+    if effect.still_meets and effect.meets.confidence:
         return f"{text} would still meet {them(plan)}"
-    misses = "meet them by value only" if effect.meets.value else f"miss {effect.violations[0]}"
+    if effect.still_meets:
+        open_ = f" ({effect.violations[0]})" if effect.violations else ""
+        return f"{text} would still meet {them(plan)} by value, but not with {_confidence(plan)}{open_}"
+    text += f" would miss {effect.violations[0]}"
     if effect.fleet is None:
-        return f"{text} would {misses}, and none of the fleets tried would meet the targets"
-    least = OBJECTIVES[plan.objective].least
-    return f"{text} would {misses}; {effect.fleet}, at {effect.objective_text}, is the {least} found that would do"
+        return f"{text}, and none of the fleets tried would meet the targets"
+    least, beyond = OBJECTIVES[plan.objective].least, beyond_error(effect.model_intervals)
+    if beyond:
+        # Its answer to the question would be no better than that of the recommended fleet.
+        found = f"{effect.fleet} is the {least} found that would meet {them(plan)}"
+        return f"{text}; {found}, but it is not proposed: within the error of its own models {beyond}"
+    own = ", also within the error of its own models" if effect.model_intervals else ""
+    return f"{text}; {effect.fleet}, at {effect.objective_text}, is the {least} found that would do{own}"
 
 
 def them(plan: PlanResult) -> str:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import (
     LoadPoint,
+    Meets,
     PlanResult,
     RatePoint,
     SimulatedFleet,
@@ -17,7 +18,7 @@ from windtunnel.core.results.plan import (
 from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import NOTHING, number, plural, quantity, share, value_range
-from windtunnel.report.page import Tile
+from windtunnel.report.page import Cell, Tile
 from windtunnel.report.plan import (
     after_knee,
     assumption_rows,
@@ -25,9 +26,11 @@ from windtunnel.report.plan import (
     bounds,
     change_rows,
     choice_rows,
+    energy_a_month,
     excess,
     excluded_rows,
     fleet_rows,
+    held,
     how,
     listed,
     measured,
@@ -35,11 +38,13 @@ from windtunnel.report.plan import (
     prices_note,
     proof,
     run_command,
+    runs_of,
     target_line_of,
 )
-from windtunnel.report.plan_answer import HOURS_A_MONTH, objective_of, recommendation, uncertainty
+from windtunnel.report.plan_answer import HOURS_A_MONTH, objective_of, recommendation, status, uncertainty
+from windtunnel.report.plan_terms import terms
 from windtunnel.report.run_text import METRICS
-from windtunnel.report.targets import with_signs
+from windtunnel.report.targets import TargetLine, ends_text, with_signs
 
 MIN_LOAD = "Minimum load: share of the fleet's time that the work of the busiest interval needs, by the lower bound."
 
@@ -75,19 +80,18 @@ def render(plan: PlanResult) -> str:
 
 def _answer(plan: PlanResult) -> Markup:
     """Return the recommendation in one sentence, and its targets."""
-    status, targets = "missed", []
+    targets: list[TargetLine] = []
+    rows: list[Markup] = []
     if plan.fleets:
-        best = plan.fleets[plan.recommended]
-        status = "met" if best.meets.confidence else "inconclusive"
-        targets = [target_line_of(target) for target in best.targets]
-    rows = [page.remark("Uncertainty", uncertainty(plan))] if plan.fleets else []
+        targets = [target_line_of(target, plan) for target in plan.fleets[plan.recommended].targets]
+        rows = [page.hint(terms(plan)), page.remark("Uncertainty", uncertainty(plan))]
     rows += [page.remark("Not for sale", note) for note in plan.notes if " is not for sale: " in note]
     if plan.explanation.price_of_confidence is not None:
         rows.insert(0, page.remark("By value", with_signs(plan.explanation.price_of_confidence.text)))
     if not plan.fleets:
         rows += [page.remark("Why", with_signs(conflict.text)) for conflict in plan.explanation.conflicts]
         rows += [page.remark("Reach", with_signs(reach.sentence)) for reach in plan.explanation.reach]
-    return page.answer(status, recommendation(plan), targets, *rows)
+    return page.answer(status(plan), recommendation(plan), targets, *rows)
 
 
 def _figures(plan: PlanResult) -> Markup | None:
@@ -96,8 +100,8 @@ def _figures(plan: PlanResult) -> Markup | None:
         return None
     best, bound, objective = plan.fleets[plan.recommended], plan.explanation.binding, OBJECTIVES[plan.objective]
     month = best.cost_usd_per_h * HOURS_A_MONTH
-    energy = best.energy_cost_usd_per_h
-    and_energy = "" if energy is None else f", and {energy * HOURS_A_MONTH:,.0f} USD of energy"
+    energy = energy_a_month(plan)
+    and_energy = f", and {energy}" if energy else ""
     tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{best.cost_usd_per_h:,.2f} USD/h, 730 hours{and_energy}")]
     if best.usd_per_million_output_tokens is not None:
         million = f"{best.usd_per_million_output_tokens:,.2f} USD"
@@ -112,8 +116,9 @@ def _figures(plan: PlanResult) -> Markup | None:
     )
     if bound is not None:
         note = f"{with_signs(bound.text)}, the target nearest its limit"
-        tiles.append(Tile("Binding target", target_line_of(bound).measured, note))
-        tiles.append(Tile("Headroom", share(bound.headroom), "from the worse bound of the interval to the limit"))
+        tiles.append(Tile("Binding target", target_line_of(bound, plan).measured, note))
+        note = f"from the worse bound of the interval{runs_of(bound)} to the limit"
+        tiles.append(Tile("Headroom", share(bound.headroom), note))
     if plan.curve is not None and plan.curve.most is not None:
         last = plan.curve.most == max(point.load for point in plan.curve.points)
         note = f"of the scenario's, by value{'; no more was tried' if last else ''}"
@@ -139,45 +144,82 @@ def _fleets(plan: PlanResult) -> Markup | None:
         "confidence if the worse bound of every confidence interval is. Fleets that contain one of these that is as "
         "certain, and further devices, are omitted. Headroom is the distance from the worse bound to the limit."
     )
-    header, *rows = _page_rows(plan)
+    header, rows = _page_rows(plan)
     table = page.table("Values with their confidence intervals", header, rows)
     return page.section("fleets", "Fleets that meet the targets", page.prose(text), table)
 
 
-def _cheaper(plan: PlanResult) -> Markup | None:
-    """Return which targets the next cheaper fleet misses, and by how much."""
-    below = plan.explanation.next_cheapest
-    if below is None:
+def _error(plan: PlanResult) -> Markup | None:
+    """Return where the targets of the recommended fleet are within the error of the models."""
+    intervals = plan.explanation.model_intervals
+    if not intervals:
         return None
-    rows = [[with_signs(target.text), measured(target, plan), excess(target) or NOTHING] for target in below.targets]
+    best = plan.fleets[plan.recommended]
+    rows = []
+    for interval in intervals:
+        target = next(target for target in best.targets if target.text == interval.text)
+        line = target_line_of(target, plan)
+        ends = ends_text(interval.low, interval.high, interval.unit)
+        rows.append([line.text, line.label, ends, measured(target, plan)])
+    text = (
+        "90% intervals of the same requests for the error of the models, with that of the engine's first token. A "
+        "target may be missed if its interval is not within the limit throughout. This is judged by the value: chance, "
+        "which the confidence covers, is not added."
+    )
+    header = ["Target", "State", "90% model error interval", "Value"]
+    table = page.table("Targets and the error of the models", header, rows, words=(0, 1))
+    return page.section("error", "Error of the models", page.prose(text), table)
+
+
+def _cheaper(plan: PlanResult) -> Markup | None:
+    """Return what the better fleets nearest in the objective and nearest to the limits miss, and by how much."""
+    below, nearest = plan.explanation.next_cheapest, plan.explanation.nearest_miss
+    found = [(f"Nearest in {plan.objective}", below), ("Misses by least", nearest)]
+    if below is not None and nearest is not None and below.fleet == nearest.fleet:
+        found = [(f"Nearest in {plan.objective}, and misses by least", below)]
+    rows: list[list[str | Cell]] = []
+    others: list[str] = []
+    for which, fleet in found:
+        if fleet is None:
+            continue
+        for i, target in enumerate(fleet.targets):
+            first = Cell(fleet.fleet, note=f"{which}: {fleet.objective_text}") if i == 0 else ""
+            rows.append([first, with_signs(target.text), measured(target, plan), excess(target) or NOTHING])
+        named = [target.text for target in fleet.targets]
+        others += [f"{fleet.fleet}: {text}" for text in fleet.violations if not text.startswith(tuple(named))]
+    if not rows:
+        return None
     less = OBJECTIVES[plan.objective].less
-    lead = f"{below.fleet} at {below.objective_text} is the closest {less} fleet of those simulated."
-    others = [text for text in below.violations if not any(text.startswith(target.text) for target in below.targets)]
-    table = page.table("Its targets", ["Target", "Value", "Beyond the limit"], rows)
+    header = ["Fleet", "Target", "Value", "Beyond the limit"]
     return page.section(
         "next",
-        f"What the next {less} fleet breaks",
-        page.prose(lead),
-        table,
-        page.notes(others, "") if others else None,
+        f"What {less} fleets break",
+        page.prose(
+            f"Of the {less} fleets that were simulated: the nearest in {plan.objective}, and the nearest to the limits."
+        ),
+        page.table(f"{less.capitalize()} fleets", header, rows, words=(0, 1)),
+        page.notes(list(dict.fromkeys(others)), "") if others else None,
     )
 
 
-def _page_rows(plan: PlanResult) -> list[list[str]]:
-    """Return the rows of ``fleet_rows``; where these are too wide for a page, a row for each target."""
+def _page_rows(plan: PlanResult) -> tuple[list[str], Sequence[Sequence[str | Cell]]]:
+    """Return the header and the rows of ``fleet_rows``; where these are too wide for a page, a row for each target."""
     rows = fleet_rows(listed(plan), plan)
     targets = len(plan.fleets[0].targets)
     longest = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     is_narrow = len(rows[0]) <= _COLUMNS and min(longest[0], _NAME) + sum(longest[1:]) <= _CHARACTERS
     if targets <= 1 or is_narrow:
-        return rows
+        return rows[0], rows[1:]
+    # What a fleet costs stands below its name, so that the headroom at the end is seen without scrolling.
     fixed = len(rows[0]) - 2 * targets
-    by_target = [[*rows[0][:fixed], "target", "value", "headroom"]]
+    named = 2 if "meets targets" in rows[0] else 1
+    by_target: list[list[str | Cell]] = []
     for row in rows[1:]:
+        first = [Cell(row[0], note=", ".join(row[named:fixed])), *row[1:named]]
         for i in range(targets):
             value, headroom = row[fixed + 2 * i : fixed + 2 * i + 2]
-            by_target.append([*(row[:fixed] if i == 0 else [""] * fixed), rows[0][fixed + 2 * i], value, headroom])
-    return by_target
+            by_target.append([*(first if i == 0 else [""] * named), rows[0][fixed + 2 * i], value, headroom])
+    return [*rows[0][:named], "target", "value", "headroom"], by_target
 
 
 def _choices(plan: PlanResult) -> Markup | None:
@@ -225,6 +267,7 @@ def _assumptions(plan: PlanResult) -> Markup | None:
         "Meets at both",
     ]
     reasons = [f"{row.device} {row.parameter}: {row.reason}" for row in found.inputs if row.reason]
+    of_table = "Assumed inputs, the most influential first"
     rows = [
         [first, row.meaning, *rest] for row, (first, *rest) in zip(found.inputs, assumption_rows(plan), strict=True)
     ]
@@ -232,21 +275,47 @@ def _assumptions(plan: PlanResult) -> Markup | None:
         "assumptions",
         "Assumptions by influence",
         page.prose(summary),
-        page.table("Assumed inputs, the most influential first", header, rows, words=(0, 1)),
+        page.details(of_table, plural(len(rows), "input"), page.table(of_table, header, rows, words=(0, 1))),
         page.details("Reasons of these assumptions", plural(len(reasons), "reason"), page.notes(reasons, "")),
     )
 
 
 def _search(plan: PlanResult) -> Markup:
     """Return what was searched and held, the lower bound, and the sentences of the explanation."""
-    rows = [(label[0].upper() + label[1:], line) for label, line in bounds(plan)]
+    rows = [(label[0].upper() + label[1:], line) for label, line in bounds(plan) if label != "searched"]
     sentences = [with_signs(sentence) for sentence in plan.explanation.sentences]
     return page.section(
         "search",
         "What was searched, and how sure the answer is",
-        page.definitions(rows),
+        page.details("Bounds, intervals and errors", plural(len(rows), "line"), page.definitions(rows)),
+        _searched(plan),
         page.details("The explanation in sentences", plural(len(sentences), "sentence"), page.notes(sentences, "")),
         page.notes(list(plan.notes)),
+    )
+
+
+def _searched(plan: PlanResult) -> Markup:
+    """Return the candidates with their limits and why none of them suffices alone, the values, and what is held."""
+    reasons = {entry.name: entry for entry in plan.entries}
+    candidates = []
+    for name, most in plan.search.max.items():
+        entry = reasons.get(name)
+        price = NOTHING if entry is None else f"{entry.price_usd_per_h:,.2f} USD/h"
+        reason = "" if entry is None or entry.reason is None else with_signs(entry.reason.text)
+        candidates.append([name, price, f"{most:,}", reason])
+    header = ["Entry", "Price of a device", "Devices at most", "Why no fleet of it alone was found"]
+    values = [
+        [path, ", ".join(str(value) for value in found) if isinstance(found, (list, tuple)) else str(found)]
+        for path, found in plan.searched.items()
+        if path not in ("count", "max_entries")
+    ]
+    kept = held(plan)
+    return page.details(
+        f"Searched: fleets{plan.search.limit or ' of any entries'}",
+        plural(len(candidates), "candidate entry", "candidate entries"),
+        page.table("Candidate entries", header, candidates, words=(0, 3)),
+        page.table("Searched values", ["Path", "Values"], values, words=(0, 1)) if values else None,
+        page.hint(f"The same in every fleet: {kept}.") if kept else None,
     )
 
 
@@ -267,11 +336,14 @@ def _rates(plan: PlanResult) -> Markup | None:
         "right is better. Dots are simulated fleets at the scenario's load, full where all targets are met by value; "
         "the line is the recommended fleet under other loads. No other point beats one of the frontier in both."
     )
-    words = {True: "yes", False: "no"}
-    rows = [
-        [p.fleet, f"{p.load:.0%}", number(p.per_user), number(p.per_device), words[p.meets], words[p.on_frontier]]
-        for p in plan.rates
-    ]
+    of_fleet = {fleet.text: fleet.meets for fleet in plan.simulated}
+    of_load = {} if plan.curve is None else {point.load: point.meets for point in plan.curve.points}
+    rows = []
+    for p in plan.rates:
+        meets = of_fleet.get(p.fleet) if p.searched else of_load.get(p.load)
+        certainty = how(meets or Meets(value=p.meets, confidence=False), plan.confidence)
+        on_frontier = "yes" if p.on_frontier else "no"
+        rows.append([p.fleet, f"{p.load:.0%}", number(p.per_user), number(p.per_device), certainty, on_frontier])
     header = ["Fleet", "Load", "Tokens/s per user", "Tokens/s per device", "Meets targets", "On the frontier"]
     return page.section(
         "rates",
@@ -351,16 +423,16 @@ def _curve(plan: PlanResult) -> Markup | None:
             plural(len(curve.points), "load"),
             page.table(
                 "Values over load",
-                ["Load", title, f"{plan.confidence * 100:.3g}% CI", "Utilisation", "Minimum load", "Meets all targets"],
-                [_point(point) for point in curve.points],
+                ["Load", title, f"{plan.confidence * 100:.3g}% CI", "Utilisation", "Minimum load", "Meets targets"],
+                [_point(point, plan.confidence) for point in curve.points],
             ),
             page.hint(f"{busy} {MIN_LOAD}"),
         ),
     )
 
 
-def _point(point: LoadPoint) -> list[str]:
-    outcome = "yes" if point.meets.confidence else "by value" if point.meets.value else "no"
+def _point(point: LoadPoint, confidence: float) -> list[str]:
+    outcome = how(point.meets, confidence)
     return [
         f"{point.load:.0%}",
         quantity(point.value_s, "s"),
@@ -378,7 +450,7 @@ def _simulated(plan: PlanResult) -> Markup:
             fleet.text,
             f"{fleet.cost_usd_per_h:,.2f} USD/h",
             share(fleet.min_load),
-            _verdict(fleet),
+            _verdict(fleet, plan.confidence),
         ]
         for fleet in sorted(fleets, key=lambda fleet: (fleet.cost_usd_per_h, fleet.text))
     ]
@@ -390,18 +462,18 @@ def _simulated(plan: PlanResult) -> Markup:
         page.details(
             "The figures",
             plural(len(rows), "fleet"),
-            page.table("Simulated fleets", ["Fleet", "Cost", "Minimum load", "Verdict"], rows, words=(0, 3)),
+            page.table("Simulated fleets", ["Fleet", "Cost", "Minimum load", "Meets targets"], rows, words=(0, 3)),
         ),
     )
 
 
-def _verdict(fleet: SimulatedFleet | StoppedFleet) -> str:
+def _verdict(fleet: SimulatedFleet | StoppedFleet, confidence: float) -> str:
     """Return that a fleet meets all targets, what it misses, or which targets it meets by value only."""
     if isinstance(fleet, StoppedFleet):
         return with_signs("; ".join(fleet.violations))
     if fleet.meets.confidence:
-        return "meets all targets"
-    return ("by value only: " if fleet.meets.value else "") + with_signs("; ".join(fleet.violations))
+        return how(fleet.meets, confidence)
+    return (f"{how(fleet.meets, confidence)}: " if fleet.meets.value else "") + with_signs("; ".join(fleet.violations))
 
 
 def _met(plan: PlanResult) -> list[SimulatedFleet]:
@@ -416,7 +488,7 @@ def frontier_rows(plan: PlanResult) -> list[list[str]]:
     return [
         [
             fleet.text,
-            how(fleet, plan.confidence),
+            how(fleet.meets, plan.confidence),
             f"{fleet.cost_usd_per_h:,.2f} USD/h",
             quantity(fleet.power_w, "W"),
             quantity(fleet.time_s, "s"),
@@ -491,16 +563,20 @@ def _rate_chart(rates: Sequence[RatePoint]) -> ChartData:
 SECTIONS: Sequence[Callable[[PlanResult], Markup | None]] = (
     _answer,
     _figures,
-    _fleets,
-    lambda plan: deployment.section(plan.deployment),
+    _error,
     _cheaper,
-    _curve,
-    _rates,
     _changes,
-    _assumptions,
-    _choices,
-    _search,
+    _curve,
+    _fleets,
+    _rates,
     _front,
+    _choices,
+    lambda plan: deployment.section(plan.deployment),
+    _assumptions,
+    _search,
     _simulated,
 )
-"""The sections in order. A new section is one function, listed here."""
+"""The sections in order: the answer, its cost, its risks, the alternatives, the configuration, and the method.
+
+A new section is one function, listed here.
+"""

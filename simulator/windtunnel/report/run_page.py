@@ -25,18 +25,14 @@ from windtunnel.report.numbers import (
 )
 from windtunnel.report.page import Bar, BarGroup, Cell, Tile
 from windtunnel.report.run_tables import MANY_DEVICES, timed_cell
-from windtunnel.report.run_text import STATISTICS, by_entry
+from windtunnel.report.run_text import MEANINGS, METRICS, STATISTICS, by_entry
 from windtunnel.report.targets import overall_status, target_line, verdict
 
 GLOSSARY = (
-    ("Latency", "time from a job's arrival to its completion; completed jobs only"),
-    ("Queueing delay", "time from a job's arrival to its start on a device"),
-    ("TTFT", "time to first token: from a job's arrival to its first output token"),
-    ("ITL", "inter-token latency: time between two consecutive tokens of a job"),
+    *((METRICS[metric], MEANINGS[metric]) for metric in ("latency", "waiting", "ttft", "itl")),
     ("p50, p95, p99", "50th, 95th and 99th percentile"),
     ("95% CI", "95% confidence interval of the long-run value"),
-    ("TPOT", "time per output token: a request's mean time between tokens"),
-    ("End-to-end latency", "time from a request's arrival to its last token"),
+    *((METRICS[metric], MEANINGS[metric]) for metric in ("tpot", "e2e")),
     ("Throughput", "completed jobs per second of simulated time"),
     ("Utilisation", "share of the rented time in which at least one engine of a device is busy"),
     (

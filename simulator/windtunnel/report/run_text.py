@@ -29,6 +29,16 @@ METRICS = {
 }
 """The timed metrics in the order in which they are shown, with their headings. ``<metric>_s`` is the result's key."""
 
+MEANINGS = {
+    "latency": "time from a job's arrival to its completion; completed jobs only",
+    "waiting": "time from a job's arrival to its start on a device",
+    "ttft": "time to first token: from a job's arrival to its first output token",
+    "itl": "inter-token latency: time between two consecutive tokens of a job",
+    "tpot": "time per output token: a request's mean time between tokens",
+    "e2e": "time from a request's arrival to its last token",
+}
+"""What the timed metrics are."""
+
 STATISTICS = ("mean", "p50", "p95", "p99")
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from windtunnel.core.results.run import TargetVerdict
 from windtunnel.core.units import parse_unit
-from windtunnel.report.numbers import NOTHING, exact_quantity, number, quantity, share
+from windtunnel.report.numbers import NOTHING, exact_quantity, number, quantity, share, value_range
 from windtunnel.report.text import table_lines
 
 _SIGNS = {"<=": "≤", ">=": "≥"}
+MET, MAY_BE_MISSED, INCONCLUSIVE, MISSED = "met", "may-be-missed", "inconclusive", "missed"
+NO_TARGETS = "none"
+"""The states of a target and of an answer. They are also the classes of `report.css` that colour them."""
+MARKS = {MET: "✓", MAY_BE_MISSED: "!", INCONCLUSIVE: "?", MISSED: "✗", NO_TARGETS: "–"}
+"""The sign of each state. `common.js` has the same."""
+WITHIN_ERROR = "within the error of the models"
 _TIMED = ("latency", "waiting", "ttft", "itl", "tpot", "e2e")
 """Metrics for which one run can give a confidence interval."""
 
@@ -20,9 +26,10 @@ _TIMED = ("latency", "waiting", "ttft", "itl", "tpot", "e2e")
 class TargetLine:
     """One target as text.
 
-    ``limit`` is the limit, and ``bound`` the limit with its sign. ``doubt`` says why the outcome is uncertain: the 95%
-    confidence interval of the value contains the limit, or a time of single jobs has no interval; it is empty
-    otherwise. ``ratio_to_limit`` is value over limit, or None if nothing was measured.
+    ``limit`` is the limit, and ``bound`` the limit with its sign. ``doubt`` says why chance leaves the outcome open:
+    the confidence interval of the value contains the limit, or a time of single jobs has no interval; it is empty
+    otherwise. ``may_be_missed``: the value is within the limit, but not all of its interval for the error of the
+    models is. ``ratio_to_limit`` is value over limit, or None if nothing was measured.
     """
 
     text: str
@@ -33,16 +40,34 @@ class TargetLine:
     bound: str
     margin: str
     ratio_to_limit: float | None
+    may_be_missed: bool = False
 
     @property
     def status(self) -> str:
-        """Return how the target is coloured: met, missed, or inconclusive."""
-        return "inconclusive" if self.doubt else "met" if self.met else "missed"
+        """Return the state of the target. What chance leaves open is stated before the error of the models."""
+        if self.doubt:
+            return INCONCLUSIVE
+        return MISSED if not self.met else MAY_BE_MISSED if self.may_be_missed else MET
+
+    @property
+    def mark(self) -> str:
+        """Return the sign of the state."""
+        return MARKS[self.status]
+
+    @property
+    def outcome(self) -> str:
+        """Return whether the value is within the limit, in a word."""
+        return MET if self.met else MISSED
+
+    @property
+    def caveat(self) -> str:
+        """Return why the outcome is uncertain, in a few words; empty if it is not."""
+        return self.doubt or ("may be missed" if self.may_be_missed else "")
 
     @property
     def label(self) -> str:
         """Return the outcome in a few words."""
-        return ("met" if self.met else "missed") + (f" ({self.doubt})" if self.doubt else "")
+        return self.outcome + (f" ({self.caveat})" if self.caveat else "")
 
     @property
     def meter(self) -> float | None:
@@ -71,6 +96,8 @@ def target_line(target: TargetVerdict) -> TargetLine:
         if target.confidence == "inconclusive":
             upper = target.met == (target.comparison == "<=")
             margin = f"95% CI {'upper' if upper else 'lower'} bound {quantity(high if upper else low, unit)}"
+        if target.may_be_missed:
+            margin += f", model error {ends_text(target.model_low, target.model_high, target.unit)}"
     return TargetLine(
         text=re.sub(r"(?<=\d) %", "%", with_signs(target.text)),
         met=target.met,
@@ -80,6 +107,7 @@ def target_line(target: TargetVerdict) -> TargetLine:
         bound=f"{_SIGNS[target.comparison]} {exact_quantity(limit, unit)}",
         margin=margin,
         ratio_to_limit=value / limit if value is not None and limit else None,
+        may_be_missed=target.may_be_missed,
     )
 
 
@@ -89,6 +117,15 @@ def doubt_of(target: TargetVerdict) -> str:
         return "inconclusive"
     untold = target.confidence == "no interval" and target.metric in _TIMED
     return "no interval" if untold and target.value is not None else ""
+
+
+def ends_text(low: float | None, high: float | None, unit: str) -> str:
+    """Return the interval of a target's value for the error of the models, whose ends are in the target's unit."""
+    factor = parse_unit(unit).factor
+    if low is None or high is None:
+        end = "an unknown value" if low is None else quantity(low * factor, unit)
+        return f"{end} or more"
+    return value_range(low * factor, high * factor, unit)
 
 
 def with_signs(text: str) -> str:
@@ -128,16 +165,20 @@ def verdict(targets: Sequence[TargetVerdict]) -> str:
     for doubt, words in (("inconclusive", "inconclusive at 95%"), ("no interval", "without a confidence interval")):
         if number_of := doubts.count(doubt):
             answer += f"; {'' if len(targets) == 1 else f'{number_of} '}{words}"
+    if number_of := sum(target.may_be_missed for target in targets):
+        answer += f"; {WITHIN_ERROR} {'it' if len(targets) == 1 else number_of} may be missed"
     return answer
 
 
 def overall_status(targets: Sequence[TargetVerdict]) -> str:
-    """Return how the verdict is coloured: none, met, missed or inconclusive."""
-    if not targets:
-        return "none"
-    statuses = {target_line(target).status for target in targets}
-    # One target that is conclusively missed decides the verdict.
-    return next(status for status in ("missed", "inconclusive", "met") if status in statuses)
+    """Return the state of an answer: that of its worst target, or that there is none."""
+    return worst(target_line(target).status for target in targets)
+
+
+def worst(states: Iterable[str]) -> str:
+    """Return the worst of the states of targets: one that is conclusively missed decides the answer."""
+    found = set(states)
+    return next((state for state in (MISSED, INCONCLUSIVE, MAY_BE_MISSED, MET) if state in found), NO_TARGETS)
 
 
 def verdict_lines(targets: Sequence[TargetVerdict]) -> list[str]:

@@ -19,12 +19,14 @@ from windtunnel.core.results.run import (
     Estimate,
     Measured,
     Serving,
+    TargetVerdict,
     TimeDistribution,
     TokenEstimate,
     WorkloadResult,
     distribution,
 )
 from windtunnel.core.serving_engine import Bounds, ServingEngine
+from windtunnel.core.units import to_unit
 from windtunnel.simulation.redrawn import sharing
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def with_model_error(
             f"the model error intervals of token times are the values times and over {largest:.3g}, the error factor "
             "of a step; they ignore that queues change by more" + of_first
         )
-        return _with_first_tokens(first, _scaled(result, largest)), [note] if repeats else []
+        return _with_targets(_with_first_tokens(first, _scaled(result, largest))), [note] if repeats else []
     base = values_of(first, recording)
 
     def run(direction: int) -> tuple[Sequence[Part], list[bool]]:
@@ -106,7 +108,25 @@ def with_model_error(
         return _from_runs(part, base[index], faster[index], slower[index], overloaded[number])
 
     workloads = [replace(w, serving=of_part(w, 1 + i)) for i, w in enumerate(result.workloads)]
-    return _with_first_tokens(first, replace(result, serving=of_part(result, 0), workloads=workloads)), notes
+    changed = replace(result, serving=of_part(result, 0), workloads=workloads)
+    return _with_targets(_with_first_tokens(first, changed)), notes
+
+
+def _with_targets(result: Measured) -> Measured:
+    """Return the result whose targets on times of requests have the ends of the intervals of these times."""
+
+    def with_ends(target: TargetVerdict) -> TargetVerdict:
+        parts = [result] if target.workload is None else [w for w in result.workloads if w.name == target.workload]
+        times = distribution(parts[0], target.metric) if parts and target.metric in METRICS else None
+        estimate = None if times is None or target.statistic is None else times.of(target.statistic)
+        if not isinstance(estimate, TokenEstimate):
+            return target
+        low, high = (
+            None if end is None else to_unit(end, target.unit) for end in (estimate.model_low, estimate.model_high)
+        )
+        return replace(target, model_low=low, model_high=high)
+
+    return replace(result, targets=[with_ends(target) for target in result.targets])
 
 
 def _with_first_tokens(first: PreparedRun, result: Measured) -> Measured:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from windtunnel.core.results.data import HIDDEN, OPTIONAL, Result
 from windtunnel.core.results.deployment import Deployment
 from windtunnel.core.results.reach import TargetReach
-from windtunnel.core.results.run import PowerError
+from windtunnel.core.results.run import PowerError, stays_within
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,11 @@ class CandidateEntry(Result):
 
 @dataclass(frozen=True)
 class CheaperFleet(Result):
-    """The most expensive simulated fleet that costs less than the recommended one and is not as certain."""
+    """A simulated fleet that costs less than the recommended one and is not as certain.
+
+    The explanation has the most expensive of them (``next_cheapest``), and that which misses by least
+    (``nearest_miss``): of those simulated whole, the one whose worst target is least beyond its limit.
+    """
 
     fleet: str
     objective_text: str
@@ -356,8 +360,7 @@ class ModelInterval(TargetValue):
     @property
     def within(self) -> bool:
         """Whether the target is met throughout the interval."""
-        worse = self.high if self.comparison == "<=" else self.low
-        return worse is not None and (worse <= self.limit if self.comparison == "<=" else worse >= self.limit)
+        return stays_within(self.low, self.high, self.limit, self.comparison)
 
 
 @dataclass(frozen=True)
@@ -386,8 +389,9 @@ class ChangeEffect(Result):
     """The recommended fleet under a change of load, speeds or lengths, and the cheapest fleet found for it.
 
     ``prompt`` and ``output`` are factors on the tokens of each request. ``device``: the device whose speed alone
-    changes, by its label; None for changes of all. Both fleets are judged by ``goal``: with confidence if the
-    recommended fleet meets the targets so, else by value.
+    changes, by its label; None for changes of all. The recommended fleet is judged by ``goal``: by value where one
+    device changes alone, because the error of the models is judged so, and else with confidence if it meets the targets
+    so. ``fleet`` is always judged as the recommended one is without the change.
     """
 
     change: str
@@ -408,6 +412,8 @@ class ChangeEffect(Result):
     fleet: str | None
     devices: Mapping[str, int] | None
     objective_text: str | None
+    model_intervals: Sequence[ModelInterval] = ()
+    """Those of ``fleet`` for the error of its own models, where one device changes alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,6 +425,7 @@ class Explanation(Result):
     """The headroom of the recommended fleet by target; None if no fleet meets the targets."""
     price_of_confidence: PriceOfConfidence | None
     next_cheapest: CheaperFleet | None
+    nearest_miss: CheaperFleet | None = None
     changes: Sequence[ChangeEffect]
     model_intervals: Sequence[ModelInterval] = ()
     """Those of the recommended fleet's targets of times of requests; empty where nothing generates tokens."""

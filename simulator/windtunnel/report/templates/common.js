@@ -5,6 +5,9 @@ const report = (() => {
   const data = JSON.parse(document.getElementById("chart-data").textContent);
   const FONT = "12px " + getComputedStyle(document.body).fontFamily;
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  // The sign and the colour of each state of a target or an answer; the signs are those of targets.py.
+  const marks = { met: "✓", "may-be-missed": "!", inconclusive: "?", missed: "✗", none: "–" };
+  const tones = { met: "met", "may-be-missed": "assumed", inconclusive: "assumed", missed: "missed", none: "soft" };
   const trim = value => String(+value.toPrecision(3));
   // A function that formats values in `unit`, given [scale, prefix] pairs from the largest scale to the smallest.
   const scaled = (steps, unit) => value => {
@@ -76,6 +79,6 @@ const report = (() => {
     return redraw;
   }
 
-  return { data, FONT, colour, trim, scaled, axis, base, live, rule, start };
+  return { data, FONT, colour, marks, tones, trim, scaled, axis, base, live, rule, start };
 })();
 

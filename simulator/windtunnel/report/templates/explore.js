@@ -4,7 +4,7 @@
   const { data, colour, trim, axis, base, live, rule, start } = report;
   const $ = id => document.getElementById(id);
   const SLOTS = ["A", "B"];
-  const MARKS = { met: "✓", missed: "✗", inconclusive: "?", none: "–" };
+  const MARKS = report.marks;
   const byName = new Map(data.controls.map(control => [control.name, control]));
   const designs = { A: fresh({}), B: null };
   const inputs = { A: new Map(), B: new Map() };

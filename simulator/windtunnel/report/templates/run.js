@@ -95,7 +95,7 @@
   function drawTargets(u, targets) {
     const ratio = uPlot.pxRatio, { ctx, bbox } = u;
     const placed = targets.map(target => ({
-      ...target, y: u.valToPos(target.limit, "y", true), style: colour({ met: "met", missed: "missed", inconclusive: "assumed" }[target.state]),
+      ...target, y: u.valToPos(target.limit, "y", true), style: colour(report.tones[target.state]),
       x: target.at != null && target.at <= u.scales.x.max ? u.valToPos(target.at, "x", true) : null,
     }));
     placed.forEach(({ y, style }) => rule(u, { y }, style));
@@ -117,8 +117,7 @@
       const beside = target.x != null && target.x < bbox.left + 160 * ratio;
       const crowded = target.y < bbox.top + 24 * ratio
         || placed.some(other => other !== target && other.y <= target.y && target.y - other.y < 24 * ratio);
-      const mark = { met: "✓ ", missed: "✗ ", inconclusive: "? " }[target.state];
-      label(u, target.y, mark + target.label, target.style, (crowded ? -1 : 1) * (beside ? 7 : 3));
+      label(u, target.y, `${report.marks[target.state]} ${target.label}`, target.style, (crowded ? -1 : 1) * (beside ? 7 : 3));
     }
   }
 
