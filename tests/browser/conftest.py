@@ -35,10 +35,10 @@ from windtunnel.core.results.run import (
     RunResult,
     RunStatistics,
     Serving,
-    TargetVerdict,
     TimeDistribution,
     WorkloadResult,
 )
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.core.ticks import to_tick_array
 
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from http.client import HTTPConnection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-import yaml
-from tornado.websocket import websocket_connect
+from tests.unit.exploring import QUEUE, SERVING, FakeLane, document, looker, offered
 
 from windtunnel.app.explore import explore
 from windtunnel.core.errors import InputError
-from windtunnel.core.yamlfile import Document, dump, dump_line, parse
+from windtunnel.core.yamlfile import dump, dump_line, parse
 from windtunnel.explorer import design, lanes, session
 from windtunnel.explorer.controls import controls
 from windtunnel.explorer.look import Look, Looker
-from windtunnel.explorer.server import serve
 from windtunnel.scenario.changes import apply_change, differences, read_document
 from windtunnel.scenario.program import Generate
 from windtunnel.scenario.read import check_scenario
@@ -33,51 +25,6 @@ from windtunnel.simulation.run import run
 from windtunnel_models.catalogue import shipped_catalogue
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
-SERVING: dict[str, Any] = {
-    "schema": 1,
-    "name": "small",
-    "models": {"chat": {"catalogue": "llama-3.1-8b"}},
-    "fleet": [{"device": "h100-sxm-80gb", "count": 2, "price": "2.99 USD/h", "engine": "vllm"}],
-    "workload": [
-        {
-            "name": "chat",
-            "arrivals": {"process": "poisson", "rate": "4 /s"},
-            "ops": [{"generate": {"model": "chat", "prompt": 300, "output": 30}}],
-        }
-    ],
-    "policy": {"name": "least-loaded", "batch": {"kind": "continuous", "size": 64, "tokens": 2048}},
-    "stop": {"jobs": 40},
-    "targets": ["ttft p99 <= 1 s", "slo_attainment >= 90 %"],
-}
-QUEUE: dict[str, Any] = {
-    "schema": 1,
-    "name": "queue",
-    "fleet": [{"device": "server", "count": 4}],
-    "workload": [
-        {
-            "name": "calls",
-            "arrivals": {"process": "poisson", "rate": "300 /s"},
-            "ops": [{"service": {"distribution": "exponential", "mean": "10 ms"}}],
-        }
-    ],
-    "policy": "fifo",
-    "stop": {"jobs": 2000},
-    "targets": ["latency p99 <= 1 s"],
-}
-
-
-def document(data: dict[str, Any], folder: Path) -> Document:
-    path = folder / "mine.yaml"
-    path.write_text("# a comment\n" + yaml.safe_dump(data, sort_keys=False))
-    return read_document(path)
-
-
-def looker(data: dict[str, Any], folder: Path) -> Looker:
-    return Looker(document(data, folder), shipped_catalogue())
-
-
-def offered(of: Looker) -> dict[str, Any]:
-    return {control.name: control for control in controls(of.scenario({}), of.catalogue)}
 
 
 def test_controls_of_a_serving_scenario_are_those_of_load_model_device_group_tokens_and_targets(tmp_path: Path) -> None:
@@ -382,31 +329,6 @@ def test_a_connection_that_breaks_ends_no_server(tmp_path: Path, monkeypatch: py
 # The worker processes and the server.
 
 
-class FakeLane:
-    """Answers in the event loop, in the order of the calls, when it is told to."""
-
-    def __init__(self, of: Looker) -> None:
-        self.looker = of
-        self.calls: list[str] = []
-        self.stopped = 0
-
-    async def call(self, method: str, *arguments: Any) -> Any:
-        self.calls.append(method)
-        try:
-            await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            self.stopped += 1
-            raise
-        if method == "make_ready":
-            return False
-        if method == "see":  # first looks do not wait for the compiled engine
-            arguments = (replace(arguments[0], whole=False),)
-        return getattr(self.looker, method)(*arguments)
-
-    def close(self) -> None:
-        pass
-
-
 def test_the_newest_change_wins_and_what_was_seen_is_remembered(tmp_path: Path) -> None:
     of = looker(QUEUE, tmp_path)
     lane: Any = FakeLane(of)
@@ -482,125 +404,3 @@ def test_a_worker_that_died_is_replaced(tmp_path: Path) -> None:
             lane.close()
 
     asyncio.run(main())
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    """A server whose lanes answer in its own process."""
-    of = looker(SERVING, tmp_path)
-    found: list[str] = []
-    ready, loop = threading.Event(), asyncio.new_event_loop()
-
-    def announce(text: str) -> None:
-        found.append(text)
-        ready.set()
-
-    async def main() -> None:
-        lane: Any = FakeLane(of)
-        shop = session.Workshop(lane, lane, list(offered(of).values()))
-        await serve(
-            port=0, original=of.document, workshop=shop, page="<p>the page", policy="default-src 'none'",
-            announce=announce,
-        )  # fmt: skip
-
-    task = loop.create_task(main())
-
-    def work() -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    ready.wait()
-    yield found[0]
-    loop.call_soon_threadsafe(task.cancel)
-    thread.join()
-    loop.close()
-
-
-def ask(address: str, path: str | None = None, method: str = "GET", body: Any = None, **headers: str) -> Any:
-    parts = urlsplit(address)
-    connection = HTTPConnection(parts.hostname or "", parts.port)
-    names = {key.replace("_", "-"): value for key, value in headers.items()}
-    with contextlib.closing(connection):
-        connection.request(method, parts.path if path is None else path, body, names)
-        reply = connection.getresponse()
-        return reply, reply.read().decode()
-
-
-def test_the_page_needs_the_token_and_the_name_of_this_host(address: str) -> None:
-    parts = urlsplit(address)
-    assert parts.hostname == "127.0.0.1" and len(parts.path) > 30
-    reply, text = ask(address)
-    assert (reply.status, text) == (200, "<p>the page")
-    assert reply.getheader("Content-Security-Policy") == "default-src 'none'"
-    assert reply.getheader("Cache-Control") == "no-store" and reply.getheader("Referrer-Policy") == "no-referrer"
-    for path in ("/", "/wrong/", "/wrong/live", "/wrong/write", "/wrong/other", parts.path[:-2] + "/"):
-        assert ask(address, path)[0].status == 403, path
-    assert ask(address, parts.path + "other")[0].status == 404
-    assert ask(address, Host="evil.example")[0].status == 403
-    assert ask(address, Host=f"evil.example:{parts.port}")[0].status == 403
-    assert ask(address, Host=f"localhost:{parts.port}")[0].status == 200
-    assert ask(address, Origin="http://evil.example")[0].status == 403
-
-
-def test_a_design_is_written_by_a_request_of_the_page_only(address: str, tmp_path: Path) -> None:
-    path = urlsplit(address).path + "write"
-    body = json.dumps({"changes": {"fleet[0].replicas": 1}})
-    assert ask(address, "/wrong/write", "POST", body)[0].status == 403
-    assert ask(address, path, "POST", body, Origin="http://evil.example")[0].status == 403
-    assert not list(tmp_path.glob("*-explored*"))
-    reply, text = ask(address, path, "POST", body)
-    written = Path(json.loads(text)["path"])
-    assert reply.status == 200 and check_scenario(read_document(written)).fleet[0].count == 1
-    for wrong in (
-        "no JSON",
-        "[]",
-        json.dumps({"changes": {"fleet[0].replicas": "many"}}),
-        json.dumps({"changes": {"x": 1}}),
-    ):
-        reply, text = ask(address, path, "POST", wrong)
-        assert reply.status == 400 and json.loads(text)["message"], wrong
-    with contextlib.suppress(ConnectionError):  # a large body is not read, and the connection may end before the answer
-        assert ask(address, path, "POST", body.ljust(10_000_000))[0].status in (400, 413)
-    assert len(list(tmp_path.glob("*-explored*"))) == 1
-
-
-def test_changes_are_answered_over_one_connection(address: str) -> None:
-    live = address.replace("http", "ws") + "live"
-
-    async def main() -> None:
-        connection = await websocket_connect(live)
-        await connection.write_message(json.dumps({"slot": "A", "number": 7, "changes": {"fleet[0].replicas": 1}}))
-        seen: list[dict[str, Any]] = []
-        while not any(m["kind"] == "seen" for m in seen):
-            seen.append(json.loads(await connection.read_message()))
-        assert {m["number"] for m in seen} == {7}
-        assert seen[0]["settings"] == ["fleet[0].count=1"]
-        assert seen[0]["values"] == {"fleet[0].replicas": 1, "fleet[0].price": "2.99 USD/h"}
-        await connection.write_message(json.dumps({"slot": "A", "number": 8, "changes": {"fleet[0].replicas": "x"}}))
-        while seen[-1]["number"] != 8:
-            seen.append(json.loads(await connection.read_message()))
-        assert seen[-1]["kind"] == "refused" and "a number of replicas" in seen[-1]["message"]
-        await connection.write_message("nonsense")
-        while await connection.read_message() is not None:
-            pass
-        assert connection.close_code == 1003
-        connection.close()
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
-
-
-def test_a_port_in_use_is_an_error_of_the_input(address: str, tmp_path: Path) -> None:
-    of = looker(QUEUE, tmp_path)
-    port = urlsplit(address).port
-    assert port is not None
-
-    async def main() -> None:
-        lane: Any = FakeLane(of)
-        shop = session.Workshop(lane, lane, [])
-        await serve(port=port, original=of.document, workshop=shop, page="", policy="", announce=lambda _: None)
-
-    with pytest.raises(InputError, match=f"port {port} is in use"):
-        asyncio.run(main())

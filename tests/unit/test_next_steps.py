@@ -9,7 +9,8 @@ import pytest
 from tests.unit.test_summary import RESULT, device, target, times
 
 import windtunnel
-from windtunnel.core.results.run import CostPerMillion, RunResult, Serving, TargetVerdict
+from windtunnel.core.results.run import CostPerMillion, RunResult, Serving
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.core.results.use import EntryUse
 from windtunnel.report import run_page
 from windtunnel.report.next_steps import next_steps

@@ -17,7 +17,8 @@ from tests.unit.planning import plan_scenario
 import windtunnel
 from windtunnel.app.plan import plan
 from windtunnel.core.results.data import result_json
-from windtunnel.core.results.plan import JudgedTarget, PlanResult
+from windtunnel.core.results.plan import PlanResult
+from windtunnel.core.results.target import JudgedTarget
 from windtunnel.core.student import student
 from windtunnel.engine.choice import run_on
 from windtunnel.engine.prepare.demand import minimum_demand

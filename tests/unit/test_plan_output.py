@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.cases import search_alone
-from tests.unit.test_plan_answer import CHAT
+from tests.unit.planning import CHAT
 
 import windtunnel
 from windtunnel.app.plan import plan

@@ -22,9 +22,9 @@ from windtunnel.core.results.run import (
     RunStatistics,
     Serving,
     Stopped,
-    TargetVerdict,
     TimeDistribution,
 )
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.planning.evaluation import headroom as headroom_of
 from windtunnel.report import numbers, targets
 from windtunnel.report.summary import summary

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from windtunnel.core.results.data import Result
-from windtunnel.core.results.run import Estimate, Measured, ModelInput, TargetVerdict, TimeDistribution, distribution
+from windtunnel.core.results.run import Estimate, Measured, ModelInput, TimeDistribution, distribution
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import interval, is_finite, number, quantity, rate, share, usd
 from windtunnel.report.run_text import METRICS

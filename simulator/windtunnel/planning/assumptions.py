@@ -13,7 +13,8 @@ import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.provenance import Provenance, SourcedValue
-from windtunnel.core.results.plan import AssumedInput, Assumptions, JudgedTarget
+from windtunnel.core.results.plan import AssumedInput, Assumptions
+from windtunnel.core.results.target import JudgedTarget
 from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.core.units import to_unit
 from windtunnel.engine.prepare.decoding import DecoderCosts

@@ -11,13 +11,8 @@ import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import (
-    ConfiguredEntry,
-    Meets,
-    ModelInterval,
-    PlannedFleet,
-    StoppedFleet,
-)
+from windtunnel.core.results.plan import ConfiguredEntry, Meets, PlannedFleet, StoppedFleet
+from windtunnel.core.results.target import ModelInterval
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning import looks

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from windtunnel.core.results.plan import JudgedTarget, Meets, ModelInterval
+from windtunnel.core.results.plan import Meets
+from windtunnel.core.results.target import JudgedTarget, ModelInterval
 from windtunnel.core.units import format_quantity, format_share, parse_unit
 from windtunnel.planning.bounds import Counts
 

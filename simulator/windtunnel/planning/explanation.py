@@ -12,11 +12,11 @@ from windtunnel.core.results.plan import (
     CheaperFleet,
     ClosestFleet,
     Explanation,
-    ModelInterval,
     PlanResult,
     PriceEffect,
     PriceOfConfidence,
 )
+from windtunnel.core.results.target import ModelInterval
 from windtunnel.core.student import student
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import evaluation as evaluating

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.results.plan import JudgedTarget
-from windtunnel.core.results.run import Measured, TargetVerdict
+from windtunnel.core.results.run import Measured
+from windtunnel.core.results.target import JudgedTarget, TargetVerdict
 from windtunnel.core.student import student
 from windtunnel.core.units import to_unit
 from windtunnel.planning import looks

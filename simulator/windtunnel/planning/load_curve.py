@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.results.plan import JudgedTarget, LoadCurve, LoadPoint, PlannedFleet, RatePoint
+from windtunnel.core.results.plan import LoadCurve, LoadPoint, PlannedFleet, RatePoint
+from windtunnel.core.results.target import JudgedTarget
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.scenario import prepare

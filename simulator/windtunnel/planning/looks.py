@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from windtunnel.core.results.plan import JudgedTarget
+from windtunnel.core.results.target import JudgedTarget
 from windtunnel.core.student import student
 
 TIMES = (4, 16)

@@ -10,8 +10,9 @@ from itertools import combinations
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.results.plan import ChangeEffect, ModelInterval
+from windtunnel.core.results.plan import ChangeEffect
 from windtunnel.core.results.run import DeviceAccuracy
+from windtunnel.core.results.target import ModelInterval
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates

@@ -11,8 +11,9 @@ import numpy as np
 
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
-from windtunnel.core.results.plan import JudgedTarget, Meets, ModelInterval
-from windtunnel.core.results.run import Measured, TargetVerdict
+from windtunnel.core.results.plan import Meets
+from windtunnel.core.results.run import Measured
+from windtunnel.core.results.target import JudgedTarget, ModelInterval, TargetVerdict
 from windtunnel.core.spec import changed_name
 from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.engine.results.lost import TargetsLostError

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.recording import COMPLETED, DEGRADATION_CAUSES, Recording, Steps
-from windtunnel.core.results.run import RunResult, TargetVerdict, TimeDistribution, distribution
+from windtunnel.core.results.run import RunResult, TimeDistribution, distribution
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 from windtunnel.report.numbers import number, plural, quantity
 from windtunnel.report.page import LegendItem

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from windtunnel.core.results.run import RunResult, TargetVerdict, distribution
+from windtunnel.core.results.run import RunResult, distribution
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.core.results.use import EntryUse
 from windtunnel.report.numbers import number, plural, rate, share
 from windtunnel.report.run_text import by_entry, idle_by_budget

@@ -7,15 +7,8 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
 from windtunnel.core.results.objective import GIVE_UP, OBJECTIVES, amount
-from windtunnel.core.results.plan import (
-    CandidateEntry,
-    JudgedTarget,
-    LoadCurve,
-    Meets,
-    ModelInterval,
-    PlannedFleet,
-    PlanResult,
-)
+from windtunnel.core.results.plan import CandidateEntry, LoadCurve, Meets, PlannedFleet, PlanResult
+from windtunnel.core.results.target import JudgedTarget, ModelInterval
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import (
     NOTHING,
@@ -392,6 +385,7 @@ def held(plan: PlanResult) -> str:
     return ", ".join([*parts, *(key for key in others if key != "with")])
 
 
+# Long: one row for each kind of bound.
 def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
     bound, objective = plan.lower_bound, plan.objective

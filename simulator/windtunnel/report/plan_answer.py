@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import ChangeEffect, ModelInterval, PlannedFleet, PlanResult
+from windtunnel.core.results.plan import ChangeEffect, PlannedFleet, PlanResult
+from windtunnel.core.results.target import ModelInterval
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import NOTHING, plural, quantity
 from windtunnel.report.run_text import METRICS

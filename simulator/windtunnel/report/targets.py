@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from windtunnel.core.results.run import TargetVerdict
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import NOTHING, exact_quantity, number, quantity, share, value_range
 from windtunnel.report.text import table_lines

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from windtunnel.core.results.run import Estimate, Measured, TargetVerdict, Timed, WorkloadResult, distribution
+from windtunnel.core.results.run import Estimate, Measured, Timed, WorkloadResult, distribution
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.core.units import to_unit
 from windtunnel.scenario.target import Target
 

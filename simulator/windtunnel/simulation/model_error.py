@@ -19,12 +19,12 @@ from windtunnel.core.results.run import (
     Estimate,
     Measured,
     Serving,
-    TargetVerdict,
     TimeDistribution,
     TokenEstimate,
     WorkloadResult,
     distribution,
 )
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.core.serving_engine import Bounds, ServingEngine
 from windtunnel.core.units import to_unit
 from windtunnel.simulation.redrawn import sharing

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from windtunnel.core.results.data import Result
-from windtunnel.core.results.run import Estimate, JobCounts, ModelInput, TargetVerdict, TimeDistribution
+from windtunnel.core.results.run import Estimate, JobCounts, ModelInput, TimeDistribution
+from windtunnel.core.results.target import TargetVerdict
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
 from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.faults import FaultResult, ProgressResult
 from windtunnel.core.results.prefix_tiers import PrefixTier
+from windtunnel.core.results.target import TargetVerdict
 from windtunnel.core.results.transfers import KvTransferResult
 from windtunnel.core.results.use import EntryUse, TenantUse
 
@@ -392,45 +393,6 @@ class SiteResult(Result):
     carbon_kg_per_h: float | None
     cost_usd: float | None
     cost_usd_per_h: float | None
-
-
-def stays_within(low: float | None, high: float | None, limit: float, comparison: str) -> bool:
-    """Return whether an interval is on the allowed side of a limit throughout; an end that is None has no bound."""
-    if comparison == "<=":
-        return high is not None and high <= limit
-    return low is not None and low >= limit
-
-
-@dataclass(frozen=True)
-class TargetVerdict(Result):
-    """A target, its value with the 95% interval, and whether it is met; numbers are in the target's ``unit``.
-
-    ``confidence`` is a member of ``scenario.target.CONFIDENCE``; ``reason`` says why there is no interval or value.
-    ``model_low`` and ``model_high`` are the ends of the 90% interval of the value for the error of the models; both are
-    None if that is not known, and one of them if there is no such end.
-    """
-
-    text: str
-    met: bool
-    confidence: str
-    value: float | None
-    low: float | None
-    high: float | None
-    reason: str | None
-    metric: str
-    statistic: str | None
-    workload: str | None
-    comparison: str
-    limit: float
-    unit: str
-    model_low: float | None = field(default=None, metadata=OPTIONAL)
-    model_high: float | None = field(default=None, metadata=OPTIONAL)
-
-    @property
-    def may_be_missed(self) -> bool:
-        """Whether the target is met by its value, and missed somewhere in the interval for the error of the models."""
-        ends = self.model_low, self.model_high
-        return self.met and ends != (None, None) and not stays_within(*ends, self.limit, self.comparison)
 
 
 @dataclass(frozen=True)

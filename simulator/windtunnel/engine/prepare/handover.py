@@ -32,6 +32,7 @@ _PER_NODE = 8
 """The devices of a node where neither the entry nor the device states it."""
 
 
+# Long: one check for each way in which roles and routes may not fit.
 def check_roles(
     scenario: Scenario,
     policy: Policy,

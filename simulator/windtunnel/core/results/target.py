@@ -1,0 +1,109 @@
+"""Targets with the values of a run or a fleet, and how they are judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from windtunnel.core.results.data import OPTIONAL, Result
+
+
+def stays_within(low: float | None, high: float | None, limit: float, comparison: str) -> bool:
+    """Return whether an interval is on the allowed side of a limit throughout; an end that is None has no bound."""
+    if comparison == "<=":
+        return high is not None and high <= limit
+    return low is not None and low >= limit
+
+
+@dataclass(frozen=True)
+class TargetVerdict(Result):
+    """A target, its value with the 95% interval, and whether it is met; numbers are in the target's ``unit``.
+
+    ``confidence`` is a member of ``scenario.target.CONFIDENCE``; ``reason`` says why there is no interval or value.
+    ``model_low`` and ``model_high`` are the ends of the 90% interval of the value for the error of the models; both are
+    None if that is not known, and one of them if there is no such end.
+    """
+
+    text: str
+    met: bool
+    confidence: str
+    value: float | None
+    low: float | None
+    high: float | None
+    reason: str | None
+    metric: str
+    statistic: str | None
+    workload: str | None
+    comparison: str
+    limit: float
+    unit: str
+    model_low: float | None = field(default=None, metadata=OPTIONAL)
+    model_high: float | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def may_be_missed(self) -> bool:
+        """Whether the target is met by its value, and missed somewhere in the interval for the error of the models."""
+        ends = self.model_low, self.model_high
+        return self.met and ends != (None, None) and not stays_within(*ends, self.limit, self.comparison)
+
+
+@dataclass(frozen=True)
+class TargetValue(Result):
+    """A target, and a fleet's value of it with an interval; numbers are in its ``unit``."""
+
+    text: str
+    value: float | None
+    low: float | None
+    high: float | None
+    limit: float
+    unit: str
+    comparison: str
+    metric: str
+    statistic: str | None
+    workload: str | None
+
+
+@dataclass(frozen=True)
+class JudgedTarget(TargetValue):
+    """A target of a fleet, judged with confidence.
+
+    ``verdict``: met (with confidence), unknown (by value only) or missed. ``worse_end`` is the end of the interval by
+    which it is judged.
+    ``interval_source``: run, replications, exact or none. ``headroom`` is the share of the limit between the two.
+    ``interval_runs``: the runs from which the interval comes: all replications, or the redrawn runs beside the run
+    itself; None where it comes from one run, or where there is none. ``run_length``: the length of that run, in runs of
+    the scenario.
+    """
+
+    met: bool
+    verdict: str
+    worse_end: float | None
+    interval_source: str
+    confidence: float
+    reason: str | None
+    headroom: float | None
+    interval_runs: int | None = None
+    run_length: int = 1
+
+    @property
+    def runs_text(self) -> str:
+        """The runs from which the interval comes, such as ``8 more runs``; empty where it is that of the scenario."""
+        longer = "" if self.run_length == 1 else f"a run {self.run_length:,} times as long"
+        if self.interval_runs is None:
+            return longer
+        more = "" if self.interval_source == "replications" else "more "
+        runs = f"{self.interval_runs:,} {more}run{'' if self.interval_runs == 1 else 's'}"
+        return f"{longer} and {runs}" if longer else runs
+
+
+@dataclass(frozen=True)
+class ModelInterval(TargetValue):
+    """The 90% interval for the error of the models of a target's value, as ``run`` states it of the same fleet.
+
+    It contains the error of an engine's time to the first token. ``low`` and ``high`` are None where there is no such
+    end: a fleet whose steps are as slow as the models allow may not complete its work.
+    """
+
+    @property
+    def within(self) -> bool:
+        """Whether the target is met throughout the interval."""
+        return stays_within(self.low, self.high, self.limit, self.comparison)
