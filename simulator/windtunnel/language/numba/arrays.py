@@ -524,6 +524,13 @@ class ArrayReader(DeclarationReader):
         """Return an attribute or a method that the program has added to a type; None if there is none."""
         raise NotImplementedError
 
+    def added_attribute(self, node: ast.AST, owner: Value, name: str, expected: str | None) -> Value:
+        """Return an attribute that the program has added to a type. Raises KernelError if there is none."""
+        found = self.overloaded_attribute(node, owner, name)
+        if found is None:
+            self.refuse(node, f"the attribute '{name}' of {owner.description}", expected)
+        return found
+
     def array_attribute(self, node: ast.AST, owner: View | Records, name: str) -> Value:
         """Return an attribute of an array or a record."""
         line: int = node.lineno  # type: ignore[attr-defined]
@@ -544,10 +551,7 @@ class ArrayReader(DeclarationReader):
             return found
         if name in _METHODS:
             return Method(owner, name)
-        added = self.overloaded_attribute(node, owner, name)
-        if added is not None:
-            return added
-        self.refuse(node, f"the attribute '{name}' of {owner.description}", "shape, size, ndim, dtype, T, strides")
+        return self.added_attribute(node, owner, name, "shape, size, ndim, dtype, T, strides")
 
     def _view_attribute(self, node: ast.AST, owner: View, name: str) -> Value | None:
         """Return an attribute of an array of numbers; None if it has none of this name."""

@@ -234,10 +234,7 @@ class ExpressionReader(IterationReader):
                 return self.array_attribute(node, owner, name)
             case _:
                 pass
-        added = self.overloaded_attribute(node, owner, name)
-        if added is not None:
-            return added
-        self.refuse(node, f"the attribute '{name}' of {owner.description}", None)
+        return self.added_attribute(node, owner, name, None)
 
     def _object_attribute(self, node: ast.AST, value: Any, name: str) -> Value:
         line: int = node.lineno  # type: ignore[attr-defined]
