@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 
 from windtunnel.language import ir
@@ -19,6 +19,12 @@ class IterationReader(ArrayReader):
     def binary(self, node: ast.AST, op: str, left: Value, right: Value) -> Value:
         """Return the result of an operator."""
         raise NotImplementedError
+
+    def refuse_arrays(self, node: ast.AST, what: str, values: Iterable[Value], expected: str) -> None:
+        """Refuse an operation on numbers if one of the values is an array."""
+        for value in values:
+            if isinstance(value, View) and value.dims:
+                self.refuse(node, f"{what} of {value.description}", expected)
 
     def items(self, node: ast.AST, value: Value, wanted: int | None = None) -> list[Value]:
         """Return the items of a tuple, or of what has a length that is known now; ``wanted`` of an array."""
@@ -48,6 +54,8 @@ class IterationReader(ArrayReader):
                 return copy(dims[0].size)
             case Generated():
                 return self._generated_length(node, value)
+            case View(text=text) if text:
+                self.refuse(node, "the length of a text, or a loop over it", "an array of its characters' codes")
             case _:
                 self.refuse(node, f"a loop over {value.description}", "range, a tuple, an array, enumerate or zip")
 
