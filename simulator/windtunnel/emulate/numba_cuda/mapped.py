@@ -36,8 +36,11 @@ class MappedNDArray(np.ndarray):
         memory = getattr(other, "_memory", None)
         if memory is not None:
             allocation, start, _ = memory
-            at = self.__array_interface__["data"][0]
-            self._memory = memory if start <= at and at + self.nbytes <= start + allocation.size else None
+            first = end = self.__array_interface__["data"][0]
+            for side, stride in zip(self.shape, self.strides, strict=True):
+                first, end = first + min(0, (side - 1) * stride), end + max(0, (side - 1) * stride)
+            inside = start <= first and end + self.itemsize <= start + allocation.size
+            self._memory = memory if inside or not self.size else None
 
     def on_device(self, allocation: Allocation, stream: Any) -> MappedNDArray:
         """Note whose memory it has, and its default stream, and return it."""
@@ -109,7 +112,8 @@ class MappedNDArray(np.ndarray):
         results = [one for one in _leaves(made) if isinstance(one, np.ndarray)]
         read = [one for one in (*_mapped(given), *_mapped(named)) if not any(one is other for other in written)]
         if name == "copyto" or name not in _UNREAD:
-            is_view = bool(results) and all(any(np.may_share_memory(r, one) for one in read) for r in results)
+            arrays = [one for one in _leaves((*given, named)) if isinstance(one, np.ndarray)]
+            is_view = bool(results) and all(any(np.may_share_memory(r, one) for one in arrays) for r in results)
             for one in () if is_view else read:
                 one._read()
         for one in written:
@@ -124,7 +128,7 @@ class MappedNDArray(np.ndarray):
                 numbers = [operator.index(place) for place in places]
                 self._part(tuple(slice(at, at + 1 or None) for at in numbers))._read()
         made = super().__getitem__(index)
-        if self._memory is not None and isinstance(made, MappedNDArray) and made._memory is None:  # a copy
+        if self._memory is not None and isinstance(made, np.ndarray) and not np.may_share_memory(made, self):
             self._read_places(self._numbers()[index])
         return made
 
