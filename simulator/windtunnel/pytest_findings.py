@@ -1,4 +1,4 @@
-"""Which findings a test expects and hides, and the budgets of its marker: for the pytest plugin. See docs/testing.md."""
+"""Which findings a test expects and hides, and its marker's budgets: for the pytest plugin. See docs/testing.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MarkerBudget:
-    """A context manager that raises BudgetExceeded, with the line of the marker, if a test exceeds its marker's limits."""
+    """A context manager that raises BudgetExceeded, with the marker's line, if a test exceeds the marker's limits."""
 
     def __init__(self, item: pytest.Item, accelerator: Accelerator, limits: Mapping[str, Any]) -> None:
         self.item, self.budget = item, None
@@ -32,14 +32,11 @@ class MarkerBudget:
         if self.budget is not None:
             self.budget.__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: Any) -> None:
-        if self.budget is None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.budget is None or kind is not None:
             return
         from windtunnel.runtime.budget import BudgetExceeded
 
-        if kind is not None:
-            self.budget.__exit__(kind, value, traceback)
-            return
         try:
             self.budget.__exit__(None, None, None)
         except BudgetExceeded as error:

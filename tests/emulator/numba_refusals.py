@@ -6,11 +6,13 @@ import io
 import pickle
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numba import cuda, njit, prange
 from numba.core.errors import TypingError
+from numba.cuda.cudadrv import nvvm
 from numba.extending import overload, register_jitable
 from scipy.special import erf  # of NumPy's kind, with the name of one of Python's functions
 
@@ -73,13 +75,13 @@ def program_early_reads_by_functions_and_methods_of_numpy_are_found() -> None:
         m[:] = 0
         for number, read in enumerate(READS):
             fill[1, 8](m)
-            said = raised(lambda read=read: read(m), MissingSync)
+            said = raised(partial(read, m), MissingSync)
             assert "the host reads the 64 bytes" in said and "numba_refusals.py:" in said, (number, said)
             cuda.synchronize()
-            assert raised(lambda read=read: read(m), MissingSync) == "", number
+            assert raised(partial(read, m), MissingSync) == "", number
         for number, view in enumerate(VIEWS):
             fill_half[1, 8](m)
-            assert raised(lambda view=view: view(m), MissingSync) == "", number
+            assert raised(partial(view, m), MissingSync) == "", number
             cuda.synchronize()
 
 
@@ -220,7 +222,7 @@ def program_options_names_and_arrays_that_kernels_do_not_have_are_named() -> Non
     assert said == "_LaunchConfiguration.__call__() got an unexpected keyword argument 'a'", said
     said = raised(lambda: kernel[1, 1](np.array([object()])), TypingError)
     assert "Unsupported array dtype: object, of argument 'a' of one" in said, said
-    driver, nvvm = cuda.cudadrv.driver, cuda.cudadrv.nvvm
+    driver = cuda.cudadrv.driver
     for owner, name in ((driver.driver, "cuMemAlloc"), (driver, "cuMemAlloc"), (nvvm, "NVVM")):
         said = raised(lambda owner=owner, name=name: getattr(owner, name), AttributeError)
         assert said.endswith(f".{name} is not part of Windtunnel's numba.cuda"), said

@@ -38,7 +38,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def _first_parts(names: Iterable[str]) -> list[str]:
-    """Return what names have before the first ``-``: a misspelt ``h1000`` is nearer to ``h100-sxm-80gb`` than to mi100."""
+    """Return what names have before the first ``-``: ``h1000`` is nearer to ``h100-sxm-80gb`` than to ``mi100``."""
     return [first for first, dash, _ in (name.partition("-") for name in names) if dash]
 
 

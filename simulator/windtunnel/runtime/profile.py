@@ -100,7 +100,9 @@ class Profile:
         widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         if any(launch.registers_are_estimated for launch in self.launches):
-            lines.append("Occupancy with an estimated number of registers. Only @windtunnel.kernel(registers=...) can state it.")
+            lines.append(
+                "Occupancy with an estimated number of registers. Only @windtunnel.kernel(registers=...) can state it."
+            )
         if any(launch.counts is None for launch in self.launches):
             lines.append(
                 "Kernels without counts work on whole arrays, or their threads wait for each other; unless they state "

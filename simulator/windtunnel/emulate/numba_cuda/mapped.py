@@ -17,7 +17,7 @@ _UNREAD = frozenset(
     {"can_cast", "common_type", "copyto", "empty_like", "full_like", "iscomplexobj", "isrealobj", "may_share_memory",
      "min_scalar_type", "ndim", "ones_like", "result_type", "shape", "shares_memory", "size", "zeros_like"}
 )  # fmt: skip
-"""The functions of NumPy that read no elements of their arrays, and make no view of them. ``copyto`` reads its source."""
+"""The functions of NumPy that read no elements of arrays and make no view of them, and ``copyto``, which reads one."""
 _WRITES_FIRST = frozenset({"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"})
 """The functions of NumPy that change their first argument."""
 

@@ -78,18 +78,7 @@ class ArrayReader(DeclarationReader):
 
     def subscripted(self, node: ast.AST, known: Any, index: ast.expr) -> Value:
         """Return ``known[index]`` of an object, such as a type: ``float32[:]``."""
-        kernel = getattr(known, "py_func", None)
-        if kernel is not None:
-            problem = f"a launch of '{kernel.__name__}' in a kernel: kernels cannot launch kernels"
-            self.refuse(node, problem, "a call of a function that has @cuda.jit(device=True)")
-        place = self.expression(index)
-        if isinstance(known, type) and type(known).__name__ in ("EnumMeta", "EnumType") and isinstance(place, Const):
-            members: Any = known
-            try:
-                return Const(members[place.value])
-            except KeyError:
-                self.refuse(node, f"the member {place.value!r} of {known!r}", ", ".join(members.__members__))
-        self.refuse(node, f"an element of {known!r}", "an array or a tuple")
+        raise NotImplementedError
 
     def known_object(self, node: ast.AST, value: Any) -> Value:
         """Return an object from outside the kernel."""
