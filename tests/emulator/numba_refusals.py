@@ -85,6 +85,21 @@ def program_early_reads_by_functions_and_methods_of_numpy_are_found() -> None:
             cuda.synchronize()
 
 
+def program_an_array_without_dimensions_is_read_as_any_other() -> None:
+    m = cuda.managed_array(())
+    m[()] = 3
+
+    @cuda.jit
+    def put(a):
+        a[()] = 7
+
+    for read in (lambda: m[()], lambda: m.item(), lambda: float(m)):
+        put[1, 1](m)
+        assert "the host reads the 8 bytes" in raised(read, MissingSync)
+        cuda.synchronize()
+        assert read() == 7
+
+
 def program_an_early_read_by_a_compiled_function_is_reported_and_raised_at_the_next_wait() -> None:
     m = cuda.managed_array(8)
     m[:] = 0

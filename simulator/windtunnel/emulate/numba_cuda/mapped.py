@@ -126,7 +126,8 @@ class MappedNDArray(np.ndarray):
             # One element. A slice is a view, which is not read yet.
             with contextlib.suppress(TypeError):
                 numbers = [operator.index(place) for place in places]
-                self._part(tuple(slice(at, at + 1 or None) for at in numbers))._read()
+                one = self._part(tuple(slice(at, at + 1 or None) for at in numbers)) if numbers else self
+                one._read()
         made = super().__getitem__(index)
         if self._memory is not None and isinstance(made, np.ndarray) and not np.may_share_memory(made, self):
             self._read_places(self._numbers()[index])
