@@ -13,13 +13,12 @@ import pytest
 
 if TYPE_CHECKING:
     from windtunnel.core.errors import Finding, Location
-    from windtunnel.runtime.accelerator import Accelerator
 
 
 class MarkerBudget:
     """A context manager that raises BudgetExceeded, with the marker's line, if a test exceeds the marker's limits."""
 
-    def __init__(self, item: pytest.Item, accelerator: Accelerator, limits: Mapping[str, Any]) -> None:
+    def __init__(self, item: pytest.Item, accelerator: Any, limits: Mapping[str, Any]) -> None:
         self.item, self.budget = item, None
         from windtunnel.core.errors import InputError
 
@@ -35,12 +34,12 @@ class MarkerBudget:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.budget is None or kind is not None:
             return
-        from windtunnel.runtime.budget import BudgetExceeded
+        from windtunnel.core.errors import WindtunnelError
 
         try:
             self.budget.__exit__(None, None, None)
-        except BudgetExceeded as error:
-            raise BudgetExceeded(f"{_place_of_marker(self.item)}: {error}") from None
+        except WindtunnelError as error:  # BudgetExceeded
+            raise type(error)(f"{_place_of_marker(self.item)}: {error}") from None
 
 
 def _place_of_marker(item: pytest.Item) -> Location:

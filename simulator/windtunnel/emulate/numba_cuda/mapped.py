@@ -84,7 +84,7 @@ class MappedNDArray(np.ndarray):
         if not chosen.size or self._memory is None:
             return
         if self.flags["C_CONTIGUOUS"]:
-            flat: MappedNDArray = super().reshape(-1)
+            flat: Any = super().reshape(-1)
             flat._part(slice(int(chosen.min()), int(chosen.max()) + 1))._read()
         else:
             self._read()
