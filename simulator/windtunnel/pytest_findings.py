@@ -1,16 +1,59 @@
-"""Which findings a test expects, and which it hides: for the pytest plugin. See docs/testing.md."""
+"""Which findings a test expects and hides, and its marker's budgets: for the pytest plugin. See docs/testing.md."""
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Mapping, Sequence
 from functools import wraps
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from windtunnel.core.errors import Finding
+    from windtunnel.core.errors import Finding, Location
+
+
+class MarkerBudget:
+    """A context manager that raises BudgetExceeded, with the marker's line, if a test exceeds the marker's limits."""
+
+    def __init__(self, item: pytest.Item, accelerator: Any, limits: Mapping[str, Any]) -> None:
+        self.item, self.budget = item, None
+        from windtunnel.core.errors import InputError
+
+        try:
+            self.budget = accelerator.expect(**limits) if limits else None
+        except InputError as error:
+            raise error.at(_place_of_marker(item)) from None
+
+    def __enter__(self) -> None:
+        if self.budget is not None:
+            self.budget.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.budget is None or kind is not None:
+            return
+        from windtunnel.core.errors import WindtunnelError
+
+        try:
+            self.budget.__exit__(None, None, None)
+        except WindtunnelError as error:  # BudgetExceeded
+            raise type(error)(f"{_place_of_marker(self.item)}: {error}") from None
+
+
+def _place_of_marker(item: pytest.Item) -> Location:
+    """Return the line of a test's own marker; that of the test if a class or a module has the marker."""
+    from windtunnel.core.errors import Location
+
+    file, first, _ = item.location
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    if code is None:
+        return Location(file=file, line=(first or 0) + 1)
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    above = list(takewhile(lambda line: not line.lstrip().startswith(("def ", "async def ")), lines))
+    offset = next((at for at, line in enumerate(above) if line.lstrip().startswith("@") and ".accelerator(" in line), 0)
+    return Location(file=code.co_filename, line=code.co_firstlineno + offset)
 
 
 def hidden_findings(findings: Sequence[Finding], options: Mapping[str, Any], others: Sequence[str] = ()) -> str:

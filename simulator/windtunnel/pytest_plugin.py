@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from windtunnel.pytest_findings import hidden_findings, mark_expected, note_expected_findings
+from windtunnel.pytest_findings import MarkerBudget, hidden_findings, mark_expected, note_expected_findings
 
 if TYPE_CHECKING:
     from windtunnel.core.errors import Finding
@@ -277,6 +277,7 @@ class _EmulatedPrograms:
                     stacklevel=1,
                 )
         marker = request.node.get_closest_marker("accelerator")
+        problem = ""
         is_own = (marker is not None and bool(marker.args)) or "interval" in options or options.get("leaks") == "error"
         try:
             with (
@@ -291,7 +292,9 @@ class _EmulatedPrograms:
             ):
                 yield device
         except WindtunnelError as error:
-            pytest.fail(str(error), pytrace=False)
+            problem = str(error)
+        if problem:
+            pytest.fail(problem, pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
@@ -492,7 +495,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     else:
         options = _options_of(item)
         limits = {name: options[name] for name in _LIMITS if name in options}
-        with tested.accelerator.expect(**limits) if limits else nullcontext():
+        with MarkerBudget(item, tested.accelerator, limits):
             yield
     hidden = hidden_findings(tested.accelerator.findings, options)
     if hidden:

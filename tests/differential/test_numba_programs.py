@@ -23,7 +23,6 @@ CONTRACTED = {"language.functions_and_types_from_a_closure"}
 """NVVM contracts a product and a sum to one fused operation, here across a call."""
 DIFFERS = {
     "arithmetic.fastmath": "wrong",  # approximations of fastmath
-    "errors.text_in_a_kernel": "raises",  # text is refused by name
     # What ended without an error on the GPU, although it is one.
     "errors.wrong_number_of_arguments": "raises",
     "errors.an_argument_that_does_not_match_the_signature": "raises",

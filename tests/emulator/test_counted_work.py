@@ -415,7 +415,11 @@ def test_a_profile_has_a_line_for_each_kernel(tmp_path: Path) -> None:
     lines = profile.table().splitlines()
     assert lines[0].split()[:3] == ["Kernel", "Launches", "Duration"]
     assert [line.split()[:2] for line in lines[1:4]] == [["odd_ones", "4"], ["stated", "1"], ["waits", "1"]]
-    assert "50%" in lines[1] and "estimated number of registers" in lines[4] and "without counts" in lines[5]
+    assert (
+        "50%" in lines[1]
+        and "registers. Only @windtunnel.kernel(registers=...)" in lines[4]
+        and "without counts" in lines[5]
+    )
     profile.write_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert {event["ph"] for event in events} == {"X", "C"}

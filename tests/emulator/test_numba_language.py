@@ -20,14 +20,16 @@ from windtunnel.runtime.kernels import Kernel
 
 PROGRAMS = Path(__file__).with_name("numba_language.py")
 HOST = Path(__file__).with_name("numba_host.py")
+REFUSALS = Path(__file__).with_name("numba_refusals.py")
 
 
-def test_what_the_host_does_with_arrays_is_checked_and_computes_what_numba_does() -> None:
+@pytest.mark.parametrize("programs", [HOST, REFUSALS], ids=lambda path: path.stem)
+def test_what_the_host_does_is_checked_and_computes_what_numba_does_or_is_refused_in_its_words(programs: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "windtunnel", "emulate", str(HOST)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "windtunnel", "emulate", str(programs)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("program_") == HOST.read_text().count("def program_")
+    assert done.stdout.count("program_") == programs.read_text().count("def program_")
 
 
 def test_shapes_views_reductions_recursion_text_and_bfloat16_compute_what_numpy_does() -> None:

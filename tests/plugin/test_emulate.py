@@ -371,6 +371,37 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
     assert wrong.returncode == 4 and "did you mean 'numba'?" in wrong.stderr
 
 
+def test_a_budget_and_a_device_of_a_marker_are_told_once_with_the_marker_s_line(tmp_path: Path) -> None:
+    text = (
+        KERNEL
+        + """
+import pytest
+
+@pytest.mark.parametrize("n", [8])
+@pytest.mark.accelerator("l4", launches=0)
+def test_over(n):
+    double[1, n](np.ones(n))
+
+@pytest.mark.accelerator("l4", time_s="fast")
+def test_wrong():
+    pass
+
+@pytest.mark.accelerator("h1000")
+def test_device():
+    pass
+"""
+    )
+    (tmp_path / "test_kernels.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--emulate", "numba"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = text.splitlines()
+    for marker, said in (("launches=0", "l4 exceeded its budget: launches 1"), ('"fast"', "a budget of time_s 'fast'")):
+        at = next(number for number, line in enumerate(lines, 1) if marker in line)
+        assert f"test_kernels.py:{at}: {said}" in done.stdout, done.stdout
+    told = done.stdout.partition("short test summary")[0]
+    assert told.count("unknown device 'h1000'") == 1 and "did you mean 'h100-" in told and "contextlib" not in told
+
+
 def test_programs_are_not_emulated_beside_real_devices() -> None:
     options = SimpleNamespace(emulate="numba", accelerator="both")
     with pytest.raises(pytest.UsageError, match="--accelerator both beside --emulate numba"):

@@ -7,9 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from windtunnel.core.yamlfile import Document
 from windtunnel.explorer.controls import controls
 from windtunnel.explorer.look import Looker
+from windtunnel.scenario.changes import read_document
 from windtunnel_models.catalogue import shipped_catalogue
 
 SERVING: dict[str, Any] = {

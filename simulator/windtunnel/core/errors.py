@@ -31,8 +31,15 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     if completions:
         return folded[min(completions, key=len)]
     # The cutoff is lower for short names, in which one wrong letter is a large part.
-    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6 if len(name) > 4 else 0.5)
-    return folded[close[0]] if close else None
+    cutoff = 0.6 if len(name) > 4 else 0.5
+    close = difflib.get_close_matches(name.casefold(), [*folded, *_first_parts(folded)], n=1, cutoff=cutoff)
+    found = [candidate for candidate in folded if close and f"{candidate}-".startswith(f"{close[0]}-")]
+    return folded[min(found, key=len)] if found else None
+
+
+def _first_parts(names: Iterable[str]) -> list[str]:
+    """Return what names have before the first ``-``: ``h1000`` is nearer to ``h100-sxm-80gb`` than to ``mi100``."""
+    return [first for first, dash, _ in (name.partition("-") for name in names) if dash]
 
 
 def nearest_file(name: str, present: Iterable[str]) -> str | None:

@@ -24,7 +24,7 @@ class LaunchProfile:
         counts: What it did; None if its work cannot be counted.
         theoretical_occupancy: Resident warps of a compute unit, as a share of the most; None if the SKU does not say.
         registers: The 32-bit registers of a thread.
-        registers_are_estimated: Whether their number is an estimate, as ``@kernel(registers=...)`` does not state it.
+        registers_are_estimated: Whether their number is an estimate, as no ``@kernel(registers=...)`` states it.
         engine: The hardware engine and the stream.
         limited_by: The part of the device that takes the longest; empty if the work was not counted.
         basis: What the duration follows from: ``counted`` work, work that the kernel has ``stated``, or ``arrays moved
@@ -100,7 +100,9 @@ class Profile:
         widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         if any(launch.registers_are_estimated for launch in self.launches):
-            lines.append("Occupancy with an estimated number of registers; state it with @kernel(registers=...).")
+            lines.append(
+                "Occupancy with an estimated number of registers. Only @windtunnel.kernel(registers=...) can state it."
+            )
         if any(launch.counts is None for launch in self.launches):
             lines.append(
                 "Kernels without counts work on whole arrays, or their threads wait for each other; unless they state "

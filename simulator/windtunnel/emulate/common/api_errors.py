@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from windtunnel.core.errors import ApiCode, DeviceError, DeviceHang
+from windtunnel.core.errors import ApiCode, DeviceError, DeviceHang, UseAfterFree
 from windtunnel.runtime.codes import Reason, code_of
 
 
@@ -68,11 +68,13 @@ def _joined(
 ) -> type[DeviceError]:
     codes = code_of("cuda", plain, reason), code_of("cuda driver", plain, reason)
     presented = [presenters[name](operation, *codes) for name in names]
+    is_freed = issubclass(plain, UseAfterFree)
 
     def initialise(self: Any, problem: str, *, operation: str, device: str, code: ApiCode) -> None:
         DeviceError.__init__(self, problem, operation=operation, device=device, code=code)
-        # The text has the interface's own code alone.
-        self.args, self.device_code = (f"{presented[0].text}: {operation} on {device}: {problem}",), code
+        # The text has the interface's own code alone. Of a use of freed memory it would say nothing.
+        said, own = f"{operation} on {device}: {problem}", presented[0].text
+        self.args, self.device_code = (f"{said}: {own}" if is_freed else f"{own}: {said}",), code
         for one in presented:
             vars(self).update(one.attributes)
 

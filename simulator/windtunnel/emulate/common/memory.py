@@ -68,11 +68,14 @@ class Allocation:
         data: np.ndarray = self.accelerator.context.view(self.buffer.memory, np.dtype(np.uint8), (self.size,))
         return data
 
-    def host_reads(self, array: np.ndarray) -> None:
-        """Raise MissingSync if the host reads a view of its contents that an unfinished kernel writes."""
+    def host_reads(self, array: np.ndarray, *, raises: bool = True) -> None:
+        """Raise MissingSync if the host reads a view of its contents that an unfinished kernel writes.
+
+        ``raises``: otherwise it is reported at once, and raised where the host next waits.
+        """
         if self.buffer is not None:
             context: Any = self.accelerator.context
-            context.host_reads(self.buffer.memory, array)
+            context.host_reads(self.buffer.memory, array, raises=raises)
 
     def host_wrote(self) -> None:
         """Raise MissingSync if the host has just changed what an unfinished operation uses."""

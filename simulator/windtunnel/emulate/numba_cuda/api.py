@@ -14,7 +14,8 @@ from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.emulate.common.memory import Allocation, free
 from windtunnel.emulate.numba_cuda import hostmemory, interop, ndarray
 from windtunnel.emulate.numba_cuda.cudadrv import devices
-from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, MappedNDArray
+from windtunnel.emulate.numba_cuda.mapped import MappedNDArray
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray
 
 gpus = devices.gpus
 require_context = devices.require_context

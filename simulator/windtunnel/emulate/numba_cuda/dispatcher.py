@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from numba.core import config, serialize, sigutils, types
-from numba.core.errors import NumbaPerformanceWarning, TypingError
+from numba.core.errors import NumbaPerformanceWarning, NumbaValueError, TypingError
 from numba.core.typing import signature as typing_signature
 from numba.np.numpy_support import from_dtype
 
-from windtunnel.core.errors import UnsupportedOperationError
+from windtunnel.core.errors import UnsupportedOperationError, nearest
 from windtunnel.emulate import session
 from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda import launchconfig
@@ -30,6 +30,11 @@ from windtunnel.language.numba.program import read_kernel, result_of
 from windtunnel.language.numba.rules import NUMBA_NAMES, name_of
 from windtunnel.language.source import KernelError
 
+_OPTIONS = (
+    "cache", "debug", "device", "extensions", "fastmath", "forceinline", "inline", "launch_bounds", "lineinfo", "link",
+    "lto", "max_registers", "opt", "shared_memory_carveout",
+)  # fmt: skip
+"""The options of a kernel in numba-cuda, which ignores others of a device function."""
 _BOUNDS = 3
 """The most numbers of ``launch_bounds``."""
 _CARVEOUTS = ("default", "maxl1", "maxshared")
@@ -75,8 +80,11 @@ class LaunchConfiguration:
             raise pickle.PicklingError("Cannot pickle configured launches with pre-launch callbacks")
         return vars(self)
 
-    def __call__(self, *args: Any) -> None:
-        """Launch the kernel."""
+    def __call__(self, *args: Any, **named: Any) -> None:
+        """Launch the kernel. Raises TypeError, as Numba does, for arguments by name."""
+        if named:
+            name = next(iter(named))
+            raise TypeError(f"_LaunchConfiguration.__call__() got an unexpected keyword argument '{name}'")
         self.args = args
         self.dispatcher.call(args, self)
 
@@ -114,6 +122,25 @@ def _check_count(function: Callable[..., Any], given: int) -> None:
         raise TypeError(f"too many arguments: expected {code.co_argcount}, got {given}")
     if given < least:
         raise TypeError(f"not enough arguments: expected {'at least ' if defaults else ''}{least}, got {given}")
+
+
+def _check_dtypes(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Raise NumbaValueError for an array of Python objects."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    for at, value in enumerate(args):
+        dtype = getattr(value, "dtype", None)
+        if isinstance(dtype, np.dtype) and dtype.hasobject:
+            which = f"argument '{names[at]}'" if at < len(names) else f"argument {at + 1}"
+            raise NumbaValueError(f"Unsupported array dtype: {dtype}, of {which} of {function.__name__}")
+
+
+def _check_known(options: dict[str, Any]) -> None:
+    """Raise TypeError, in Numba's words, for an option that kernels do not have."""
+    for name in options:
+        if name not in _OPTIONS:
+            near = nearest(name, _OPTIONS)
+            meant = f"; did you mean '{near}'?" if near else f"; expected one of {', '.join(_OPTIONS)}"
+            raise TypeError(f"_Kernel.__init__() got an unexpected keyword argument '{name}'{meant}")
 
 
 class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
@@ -206,6 +233,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
                                        retr=retr)[1] for value in args
             )  # fmt: skip
         launch.after += retr
+        _check_dtypes(self.py_func, args)
         values = tuple(_with_layout(launch.prepared(value)) for value in args)
         with launchconfig.launching(configuration):
             compiled = self._for_values(values)
@@ -266,6 +294,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
             known = None
         if known is not None:
             return known
+        _check_known(self.targetoptions)
         for record in self.compile_watchers:
             record["config"] = launchconfig.current_launch_config()
         debug = bool(self.targetoptions.get("debug"))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -428,111 +425,6 @@ class DeviceRecord(DeviceNDArray):
         view = made.host_view()
         view[...] = value
         self.allocation.mark_written(view)
-
-
-class MappedNDArray(np.ndarray):
-    """An array of the host that the device accesses too, or a view of one. Copies and results are plain arrays.
-
-    What it reads while a kernel that writes it is in progress is a `MissingSync`, and so is what it changes while one
-    uses it. Only accesses by its own operators and methods are seen at their lines: `np.asarray` gives an array whose
-    reads are not seen, and whose writes are seen when the host waits for the kernel.
-    """
-
-    _memory: tuple[Allocation, int, Any] | None = None
-    """Its memory on the device, that memory's address on the host, and its stream; None for an array of the host."""
-
-    def __array_finalize__(self, other: Any) -> None:
-        memory = getattr(other, "_memory", None)
-        if memory is not None:
-            allocation, start, _ = memory
-            at = self.__array_interface__["data"][0]
-            self._memory = memory if start <= at and at + self.nbytes <= start + allocation.size else None
-
-    def on_device(self, allocation: Allocation, stream: Any) -> MappedNDArray:
-        """Note whose memory it has, and its default stream, and return it."""
-        self._memory = allocation, self.__array_interface__["data"][0], stream
-        return self
-
-    @property
-    def device_side(self) -> DeviceNDArray:
-        """The array of the device that has the same memory."""
-        if self._memory is None:
-            raise AttributeError("the array has no memory of a device")
-        allocation, start, stream = self._memory
-        offset = self.__array_interface__["data"][0] - start
-        return DeviceNDArray(self.shape, self.strides, self.dtype, stream, allocation, offset=offset)
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The array interface of the device's side."""
-        return self.device_side.__cuda_array_interface__
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.device_side, name)
-
-    # Reads.
-
-    def _read(self) -> np.ndarray:
-        """Return it as a plain array, to be read. Raises MissingSync if a kernel that writes it has not ended."""
-        plain = self.view(np.ndarray)
-        if self._memory is not None and plain.size:
-            self._memory[0].host_reads(plain)
-        return plain
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        """Apply a function of NumPy to what it holds."""
-        given = [one._read() if isinstance(one, MappedNDArray) else one for one in inputs]
-        out = named.get("out")
-        if out is not None:
-            named["out"] = tuple(one.view(np.ndarray) if isinstance(one, MappedNDArray) else one for one in out)
-        made = getattr(ufunc, method)(*given, **named)
-        for one in out or ():
-            if isinstance(one, MappedNDArray):
-                one._wrote()
-        return made if out is None else out[0] if len(out) == 1 else out
-
-    def __getitem__(self, index: Any) -> Any:
-        places = index if isinstance(index, tuple) else (index,)
-        if self._memory is not None and len(places) == self.ndim and not self.dtype.names:
-            # One element. A slice is a view, which is not read yet.
-            with contextlib.suppress(TypeError):
-                numbers = [operator.index(place) for place in places]
-                self._part(tuple(slice(at, at + 1 or None) for at in numbers))._read()
-        return super().__getitem__(index)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        super().__setitem__(index, value)
-        self._wrote()
-
-    def fill(self, value: Any) -> None:
-        """Assign a number to every element."""
-        super().fill(value)
-        self._wrote()
-
-    def _wrote(self) -> None:
-        if self._memory is not None:
-            self._memory[0].host_wrote()
-
-    def _part(self, index: Any) -> MappedNDArray:
-        part: MappedNDArray = super().__getitem__(index)
-        return part
-
-
-def _reading(name: str) -> Any:
-    method = getattr(np.ndarray, name)
-
-    @functools.wraps(method)
-    def read(self: MappedNDArray, *arguments: Any, **named: Any) -> Any:
-        return method(self._read(), *arguments, **named)
-
-    return read
-
-
-for _name in ("argmax", "argmin", "astype", "copy", "dot", "flatten", "nonzero", "tobytes", "tolist"):
-    setattr(MappedNDArray, _name, _reading(_name))
-ManagedNDArray = MappedNDArray
 
 
 def as_cuda_array(value: Any, sync: bool = True) -> DeviceNDArray:

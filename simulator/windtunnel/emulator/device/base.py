@@ -212,7 +212,9 @@ class EmulatedDevice:
             raise self.found(finding)
 
     def found(self, finding: Finding) -> Finding:
-        """Record a finding, and return it to be raised."""
+        """Record a finding, unless it is recorded already, and return it to be raised."""
+        if any(finding is known for known in self.findings):
+            return finding
         self.findings.append(finding)
         if self.on_finding is not None:
             self.on_finding(finding)

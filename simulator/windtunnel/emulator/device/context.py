@@ -171,11 +171,19 @@ class EmulatedContext(EmulatedDevice):
         memory.uninitialised = False  # what the host writes there cannot be observed
         return self.view(memory, dtype, shape)
 
-    def host_reads(self, memory: EmulatedMemory, array: np.ndarray) -> None:
-        """Raise MissingSync if the host reads a part of memory, a view of it, that an unfinished kernel writes."""
+    def host_reads(self, memory: EmulatedMemory, array: np.ndarray, *, raises: bool = True) -> None:
+        """Raise MissingSync if the host reads a part of memory, a view of it, that an unfinished kernel writes.
+
+        ``raises``: otherwise it is reported at once, and raised where the host next waits.
+        """
         finding = None if self.order is None or memory.freed else self.order.find_host_read(memory, array)
-        if finding is not None:
-            raise self.found(finding)
+        if finding is None:
+            return
+        self.found(finding)
+        if raises:
+            raise finding
+        assert self.order is not None  # noqa: S101  it has made the finding
+        self.order.postpone(finding)
 
     def host_wrote(self, memory: EmulatedMemory) -> None:
         """Raise MissingSync if what the host has just written to memory is used by an unfinished operation."""

@@ -209,6 +209,10 @@ class StreamOrder:
         self._pending = self._pending or finding
         return host_access
 
+    def postpone(self, finding: MissingSync) -> None:
+        """Keep a finding that cannot be raised where it was made, until the host next waits."""
+        self._pending = self._pending or finding
+
     def take_finding(self) -> MissingSync | None:
         """Return the finding of a copy that is made now, or of a wait that is over, once; None if there is none."""
         finding, self._pending = self._pending, None
@@ -341,7 +345,7 @@ class StreamOrder:
         began = _at(access.where, file)
         verb = "writes" if by_caller else f"has written, after {began} and before here,"
         viewed_at = buffer.viewed_at
-        view = "" if viewed_at is None else f" through the view that host() returned at {_at(viewed_at, file)}"
+        view = "" if viewed_at is None else f" through the view made at {_at(viewed_at, file)}"
         uses = "may still read" if access.kind == READ else "may still write"
         stream = access.stream
         return MissingSync(

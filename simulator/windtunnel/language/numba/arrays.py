@@ -78,14 +78,7 @@ class ArrayReader(DeclarationReader):
 
     def subscripted(self, node: ast.AST, known: Any, index: ast.expr) -> Value:
         """Return ``known[index]`` of an object, such as a type: ``float32[:]``."""
-        place = self.expression(index)
-        if isinstance(known, type) and type(known).__name__ in ("EnumMeta", "EnumType") and isinstance(place, Const):
-            members: Any = known
-            try:
-                return Const(members[place.value])
-            except KeyError:
-                self.refuse(node, f"the member {place.value!r} of {known!r}", ", ".join(members.__members__))
-        self.refuse(node, f"an element of {known!r}", "an array or a tuple")
+        raise NotImplementedError
 
     def known_object(self, node: ast.AST, value: Any) -> Value:
         """Return an object from outside the kernel."""
@@ -524,6 +517,13 @@ class ArrayReader(DeclarationReader):
         """Return an attribute or a method that the program has added to a type; None if there is none."""
         raise NotImplementedError
 
+    def added_attribute(self, node: ast.AST, owner: Value, name: str, expected: str | None) -> Value:
+        """Return an attribute that the program has added to a type. Raises KernelError if there is none."""
+        found = self.overloaded_attribute(node, owner, name)
+        if found is None:
+            self.refuse(node, f"the attribute '{name}' of {owner.description}", expected)
+        return found
+
     def array_attribute(self, node: ast.AST, owner: View | Records, name: str) -> Value:
         """Return an attribute of an array or a record."""
         line: int = node.lineno  # type: ignore[attr-defined]
@@ -544,10 +544,7 @@ class ArrayReader(DeclarationReader):
             return found
         if name in _METHODS:
             return Method(owner, name)
-        added = self.overloaded_attribute(node, owner, name)
-        if added is not None:
-            return added
-        self.refuse(node, f"the attribute '{name}' of {owner.description}", "shape, size, ndim, dtype, T, strides")
+        return self.added_attribute(node, owner, name, "shape, size, ndim, dtype, T, strides")
 
     def _view_attribute(self, node: ast.AST, owner: View, name: str) -> Value | None:
         """Return an attribute of an array of numbers; None if it has none of this name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import math
 import operator
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -148,22 +149,28 @@ class CallReader(BrainReader):
         if isinstance(function, type) and issubclass(function, tuple) and hasattr(function, "_fields"):
             bound = dict(zip(function._fields, given, strict=False)) | dict(named)
             return Tup(tuple(bound[field] for field in function._fields), tuple(function._fields))
-        if name in ("literal_unroll", "literally") and len(given) == 1:
+        from_numba = str(getattr(function, "__module__", "")).startswith("numba.")
+        if from_numba and name in ("literal_unroll", "literally") and len(given) == 1:
             return given[0]
-        if name in ("carray", "farray") and str(getattr(function, "__module__", "")).startswith("numba."):
+        if from_numba and name in ("carray", "farray"):
             return self._from_pointer(node, name, given, named)
-        if name == "prange":
+        if from_numba and name == "prange":
             return self._builtin_range(node, given, named)
         overload = self.overload_of(function)
         if overload is not None:
             return self._overloaded(node, overload, given, named)
-        if inspect.isfunction(function):
+        if inspect.isfunction(function) and from_numba:
             return self._function(node, function, given, named)
+        called = ast.unparse(node.func)
         lowered = self.lowered(function)
         if lowered:
-            self.refuse(node, f"'{ast.unparse(node.func)}', {lowered}", "a device function, or an overload in Python")
-        problem = f"Untyped global name '{ast.unparse(node.func)}', a {type(function).__name__} that no kernel can call"
-        self.refuse(node, problem, "functions of numba.cuda, math, or device functions")
+            self.refuse(node, f"'{called}', {lowered}", "a device function, or an overload in Python")
+        if inspect.isfunction(function):
+            problem = f"Untyped global name '{called}': Cannot determine Numba type of <class 'function'>"
+            self.refuse(node, problem, f"a device function: @cuda.jit(device=True) before '{name}'")
+        problem = f"Untyped global name '{called}', a {type(function).__name__} that no kernel can call"
+        in_math = f"math.{name}, or " if hasattr(math, name) else ""
+        self.refuse(node, problem, f"{in_math}functions of numba.cuda, math, or device functions")
 
     def _from_pointer(self, node: ast.Call, name: str, given: list[Value], named: Mapping[str, Value]) -> Value:
         """Return the memory that a pointer points to as an array of a shape: in C or in Fortran order."""

@@ -104,8 +104,8 @@ class ExpressionReader(IterationReader):
                 made = self.expression(value)
                 self.frame.env[target.id] = self.stored(made, target.id)
                 return self.frame.env[target.id]
-            case ast.JoinedStr():
-                return Const("")
+            case ast.JoinedStr(values=parts):
+                return self._joined_text(node, parts)
             case _:
                 self.refuse(
                     node, words_of(node), "numbers, elements of arrays, arithmetic, and calls of known functions"
@@ -115,6 +115,12 @@ class ExpressionReader(IterationReader):
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
             self.refuse(node, f"Int value is too large: {value}", "an integer of 64 bits, or a float")
         return Const(value)
+
+    def _joined_text(self, node: ast.expr, parts: list[ast.expr]) -> Value:
+        """Return an f-string without values, a constant. Numba has no text of a number in a kernel."""
+        if not all(isinstance(part, ast.Constant) for part in parts):
+            self.refuse(node, f"the f-string {ast.unparse(node)}: text of a value", 'constants: print("x =", x)')
+        return Const("".join(str(part.value) for part in parts if isinstance(part, ast.Constant)))
 
     def in_order(self, nodes: Sequence[ast.expr]) -> list[Value]:
         """Return the values of expressions, each as it is before the effects of those after it."""
@@ -235,10 +241,7 @@ class ExpressionReader(IterationReader):
                 return self.array_attribute(node, owner, name)
             case _:
                 pass
-        added = self.overloaded_attribute(node, owner, name)
-        if added is not None:
-            return added
-        self.refuse(node, f"the attribute '{name}' of {owner.description}", None)
+        return self.added_attribute(node, owner, name, None)
 
     def _object_attribute(self, node: ast.AST, value: Any, name: str) -> Value:
         line: int = node.lineno  # type: ignore[attr-defined]
@@ -268,6 +271,7 @@ class ExpressionReader(IterationReader):
             return self._tuples(node, op, left, right)
         if op in ("==", "!=") and isinstance(left, Const) and isinstance(right, Const):
             return Const(FOLDED[op](left.value, right.value))
+        self.refuse_arrays(node, f"'{op}'", (left, right), "an operation on elements, in a loop")
         a, b = self.numeric(node, left), self.numeric(node, right)
         if self.debug and not self.fastmath and op in ("/", "//", "%") and isinstance(a, Num) and isinstance(b, Num):
             b = self._checked_divisor(node, b)

@@ -24,7 +24,7 @@ _MAX_BITS = 128
 """The bits of a product, power or shift of integers that Python's compiler still computes."""
 
 
-def folded(node: ast.expr) -> bool | int | float | complex | None:
+def folded(node: ast.expr) -> bool | int | float | complex | str | None:
     """Return the value of an expression of constants, which Python's compiler computes; None for any other."""
     match node:
         case ast.Constant(value=value) if type(value) in _NUMBERS:
@@ -32,6 +32,8 @@ def folded(node: ast.expr) -> bool | int | float | complex | None:
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
             number = folded(operand)
             return None if number is None else _applied(_UNARY[type(op)], number)
+        case ast.BinOp(left=ast.Constant(value=str() as left), op=ast.Add(), right=ast.Constant(value=str() as right)):
+            return left + right
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             first, second = folded(left), folded(right)
             if first is None or second is None or _is_large(op, first, second):

@@ -63,7 +63,7 @@ class FunctionReader(LibdeviceReader):
     # Long: one decision over where a function comes from and what its arguments are.
     def mathematical(self, node: ast.Call, function: Any, name: str, given: list[Value]) -> Value | None:
         """Return a call of a function of ``math``, ``cmath`` or NumPy; None if it is none."""
-        from_numpy = isinstance(function, np.ufunc) or getattr(np, name, None) is function
+        from_numpy = getattr(np, name, None) is function
         if getattr(cmath, name, None) is function and getattr(math, name, None) is not function:
             return self._complex_function(node, name, [self.numeric(node, value) for value in given])
         if not from_numpy and getattr(math, name, None) is not function:
@@ -86,6 +86,7 @@ class FunctionReader(LibdeviceReader):
             return None
         if isinstance(function, np.ufunc) and any(isinstance(value, View) and value.dims for value in given):
             return self._on_arrays(node, function, name, given)
+        self.refuse_arrays(node, f"'{ast.unparse(node.func)}'", given, "numbers")
         numbers = [self.numeric(node, value) for value in given]
         if any(isinstance(value, Cplx) for value in numbers):
             if from_numpy and (len(numbers) == 2 or name == "logical_not"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
+from typing import Any
 
 from windtunnel.language import ir
 from windtunnel.language.numba.arithmetic import converted
@@ -19,6 +20,12 @@ class IterationReader(ArrayReader):
     def binary(self, node: ast.AST, op: str, left: Value, right: Value) -> Value:
         """Return the result of an operator."""
         raise NotImplementedError
+
+    def refuse_arrays(self, node: ast.AST, what: str, values: Iterable[Value], expected: str) -> None:
+        """Refuse an operation on numbers if one of the values is an array."""
+        for value in values:
+            if isinstance(value, View) and value.dims:
+                self.refuse(node, f"{what} of {value.description}", expected)
 
     def items(self, node: ast.AST, value: Value, wanted: int | None = None) -> list[Value]:
         """Return the items of a tuple, or of what has a length that is known now; ``wanted`` of an array."""
@@ -48,8 +55,24 @@ class IterationReader(ArrayReader):
                 return copy(dims[0].size)
             case Generated():
                 return self._generated_length(node, value)
+            case View(text=text) if text:
+                self.refuse(node, "the length of a text, or a loop over it", "an array of its characters' codes")
             case _:
                 self.refuse(node, f"a loop over {value.description}", "range, a tuple, an array, enumerate or zip")
+
+    def subscripted(self, node: ast.AST, known: Any, index: ast.expr) -> Value:
+        """Return ``known[index]`` of an object, such as a type: ``float32[:]``."""
+        if hasattr(known, "py_func"):
+            problem = f"a launch of '{known.py_func.__name__}' in a kernel: kernels cannot launch kernels"
+            self.refuse(node, problem, "a call of a function that has @cuda.jit(device=True)")
+        place = self.expression(index)
+        if isinstance(known, type) and type(known).__name__ in ("EnumMeta", "EnumType") and isinstance(place, Const):
+            members: Any = known
+            try:
+                return Const(members[place.value])
+            except KeyError:
+                self.refuse(node, f"the member {place.value!r} of {known!r}", ", ".join(members.__members__))
+        self.refuse(node, f"an element of {known!r}", "an array or a tuple")
 
     # Long: one case for each kind of iteration.
     def _generated_length(self, node: ast.AST, value: Generated) -> int | ir.Expr:

@@ -526,7 +526,8 @@ class StatementReader(CallReader):
         before = dict(self.frame.env)
         self.blocks.append([])
         self.dead = False
-        self._fail(node, AssertionError, (ast.literal_eval(node.msg),) if isinstance(node.msg, ast.Constant) else ())
+        said = [] if node.msg is None else [self.expression(node.msg)]
+        self._fail(node, AssertionError, tuple(text.value for text in said if isinstance(text, Const)))
         body = self.blocks.pop()
         self.frame.env, self.dead = before, False
         line = node.lineno

@@ -29,6 +29,9 @@ class _Driver:
     is_available = True
     initialization_error = None
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"numba.cuda.cudadrv.driver.driver.{name} is not part of Windtunnel's numba.cuda")
+
     def get_version(self) -> tuple[int, int]:
         """Return the version of CUDA."""
         return 12, 8
@@ -137,6 +140,10 @@ def device_memset(dst: Any, val: int, size: int, stream: Any = 0) -> None:
     view = memory.allocation.bytes()[memory.offset : memory.offset + size]
     view[...] = val
     memory.allocation.mark_written(view)
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"numba.cuda.cudadrv.driver.{name} is not part of Windtunnel's numba.cuda")
 
 
 def _have_nvjitlink() -> bool:

@@ -20,3 +20,7 @@ def get_supported_ccs() -> tuple[tuple[int, int], ...]:
 def compile_ir(*_: Any, **__: Any) -> Any:
     """Raise UnsupportedOperationError."""
     raise UnsupportedOperationError("NVVM is not available: Windtunnel compiles kernels to neither NVVM IR nor PTX")
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"numba.cuda.cudadrv.nvvm.{name} is not part of Windtunnel's numba.cuda")
