@@ -127,7 +127,10 @@ def test_equal_places_that_are_made_up_are_no_race(
 
 def test_rows_of_vectors_are_aligned_if_their_length_is_made_up(check: Command) -> None:
     row = "const float4 *row = (const float4 *)(x + blockIdx.x * width); "
-    body = row + "for (int k = threadIdx.x; k < width / 4; k += blockDim.x) y[i] += row[k].x; if (i < n) y[i] += 1;"
+    body = (
+        row
+        + "for (int k = threadIdx.x; k < width / 4; k += blockDim.x) { float4 v = row[k]; y[i] += v.x; } if (i < n) y[i] += 1;"
+    )
     parameters = "const float *x, float *y, int n, int width"
     assert check(kernel(parameters, body), *_LAUNCH)[0] == 0
     assert check(kernel(parameters, body), "--grid", "3", "--block", "30")[0] == 0

@@ -69,6 +69,7 @@ def check(
         raise error from None
 
 
+# Long: what is made up, and the launches, one after the other.
 def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, strict: bool, quiet: bool) -> Checked:
     kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}

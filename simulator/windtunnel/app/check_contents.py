@@ -80,6 +80,7 @@ def contents_of(program: ir.Program, parameters: Sequence[CheckParameter], reque
     )
 
 
+# Long: one condition for each thing that a counter is not.
 def _counters(
     program: ir.Program, flow: Flow, integers: Collection[str], numbers: Collection[str]
 ) -> dict[str, Counter]:

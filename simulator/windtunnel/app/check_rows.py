@@ -12,10 +12,10 @@ _MAX_DEPTH = 40
 
 
 class _Element(NamedTuple):
-    """An element that is read: its array, and its index."""
+    """An element that is read: its array, and its index there."""
 
     array: str
-    index: Polynomial
+    place: Polynomial
 
 
 def row_starts(program: ir.Program, block: Sequence[int], integers: Collection[str]) -> frozenset[str]:
@@ -55,7 +55,7 @@ class _Rows:
         return (buffers | self._indices()) & set(self.integers)
 
     def _is_next(self, one: _Element, other: _Element) -> bool:
-        return one.array == other.array and combined("-", other.index, one.index) == {(): 1}
+        return one.array == other.array and combined("-", other.place, one.place) == {(): 1}
 
     def _origin(self, array: str) -> str:
         """Return the buffer of which an array of a block or a thread has elements."""
@@ -132,7 +132,7 @@ class _Rows:
         return {
             self._origin(array)
             for array, elements in read.items()
-            if any(_is_of_rows(one.index) and self._is_next(one, other) for one in elements for other in elements)
+            if any(_is_of_rows(one.place) and self._is_next(one, other) for one in elements for other in elements)
         }
 
 
