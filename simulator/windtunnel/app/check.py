@@ -6,14 +6,14 @@ import contextlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from windtunnel.app.check_arguments import LaunchRequest, MadeUp
+from windtunnel.app.check_contents import Contents, contents_of
 from windtunnel.app.check_grids import GridSizes, grid_sizes
 from windtunnel.app.check_headers import naming_headers
-from windtunnel.app.check_kernels import CheckedKernel, kernels_of, parameters_of_arrays, program_of
-from windtunnel.app.check_rows import row_starts
+from windtunnel.app.check_kernels import CheckedKernel, kernels_of, program_of
 from windtunnel.app.check_running import Found, Launches, Predicted
 from windtunnel.app.check_sizes import SecondSize, is_count, second_size, states_conditions
 from windtunnel.core.errors import ChecksSkippedWarning, InputError
@@ -86,20 +86,22 @@ def check(
         raise error from None
 
 
+# Long: what is made up, and the launches, one after the other.
 def _checked(launches: Launches, schedules: int) -> Checked:
     kernels, requests = launches.kernels, launches.requests
     launches.check_sizes()
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     predicted: Sequence[Predicted] = []
     made_up: list[str] = []
-    tried: list[SecondSize] = []
+    tried: list[str] = []
     grids = _grid_sizes(kernels, requests)
-    launches = replace(launches, grids=grids)
-    first = MadeUp() if grids is None else MadeUp(numbers=grids.first.numbers, counts=grids.first.elements)
-    if len(requests) == 1 and isinstance(kernels[0].function, CFunction):
-        names = parameters_of_arrays(kernels[0], requests[0])
-        starts = row_starts(program_of(kernels[0], requests[0]), kernels[0].parameters, requests[0], names)
-        first = replace(first, rising=starts)
+    contents = [_contents(kernel, request) for kernel, request in zip(kernels, requests, strict=True)]
+    launches = replace(launches, grids=grids, contents=contents)
+    rising = contents[0].rising if len(requests) == 1 else frozenset[str]()
+    places = {name: one.start for name, one in contents[0].counters.items() if one.is_place}
+    first = MadeUp(rising=rising, filled=places if len(requests) == 1 else {})
+    if grids is not None:
+        first = replace(first, numbers=grids.first.numbers, counts=_with_ends(grids.first.elements, rising))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
         for schedule in [None, *range(schedules)]:
@@ -112,9 +114,14 @@ def _checked(launches: Launches, schedules: int) -> Checked:
                 break
             first, findings = ran.made, list(ran.findings)
             predicted, made_up = predicted or ran.times, made_up or list(ran.notes)
+            if schedule is None and not findings and len(requests) == 1:
+                made, filled = _with_counters(contents[0], first)
+                if filled:
+                    tried.append(filled)
+                    findings += launches.anew(filled=filled).run(made).findings
             for made, fewer in _further(kernels, requests, grids, first) if schedule is None else ():
                 if not findings:
-                    tried.append(fewer)
+                    tried.append(fewer.described())
                     findings += launches.anew(fewer).run(made).findings
             for each in findings:
                 found.setdefault((each.finding, each.file, each.lines), each)
@@ -125,8 +132,27 @@ def _checked(launches: Launches, schedules: int) -> Checked:
         len(requests),
         schedules,
         predicted,
-        ", and one with ".join(one.described() for one in tried) or None,
+        ", and one with ".join(tried) or None,
     )
+
+
+def _contents(kernel: CheckedKernel, request: LaunchRequest) -> Contents:
+    """Return what the buffers of a kernel are for. Nothing is known of those of kernels in Python."""
+    if not isinstance(kernel.function, CFunction):
+        return Contents()
+    return contents_of(program_of(kernel, request), kernel.parameters, request)
+
+
+def _with_ends(elements: Mapping[str, int], rising: Collection[str]) -> dict[str, int]:
+    """Return the elements of buffers with the end of the last row."""
+    return {name: count + (name in rising) for name, count in elements.items()}
+
+
+def _with_counters(contents: Contents, made: MadeUp) -> tuple[MadeUp, str]:
+    """Return what is made up with counters that are as before a first use, and in words; no words if nothing is new."""
+    counters = {name: one.start for name, one in contents.counters.items() if name not in made.filled}
+    words = [f"{'zeros' if start == 0 else f'{start:,}'} in '{name}'" for name, start in sorted(counters.items())]
+    return replace(made, filled={**made.filled, **counters}), " and ".join(words)
 
 
 def _notes(
@@ -176,7 +202,9 @@ def _further(
     if grids is not None:
         return [
             (
-                replace(first, numbers=sizes.numbers, counts={**first.counts, **sizes.elements}),
+                replace(
+                    first, numbers=sizes.numbers, counts={**first.counts, **_with_ends(sizes.elements, first.rising)}
+                ),
                 SecondSize(math.prod(sizes.sides.values()), several=True, sides=sizes.sides),
             )
             for sizes in grids.further

@@ -81,8 +81,9 @@ class MadeUp:
         counts: Elements of buffers and ``__local`` memory, by name; others have as many as there are elements.
         shared_bytes: Bytes of dynamic shared memory.
         integer: The value of other integers; None for the number of elements.
-        zeros: The buffers that are zero.
+        filled: The buffers of one number, and that number.
         rising: The buffers of rising numbers, with one more than there are elements.
+        spaced: The buffers of distinct numbers, and by how much these differ at least.
         accessed: The elements for which memory has become larger, by name.
     """
 
@@ -92,8 +93,9 @@ class MadeUp:
     counts: Mapping[str, int] = field(default_factory=dict)
     shared_bytes: int = 0
     integer: int | None = None
-    zeros: frozenset[str] = frozenset()
+    filled: Mapping[str, int] = field(default_factory=dict)
     rising: frozenset[str] = frozenset()
+    spaced: Mapping[str, int] = field(default_factory=dict)
     accessed: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -418,8 +420,13 @@ def _buffer(
         if name in made_up.rising and count is None:
             count = math.prod(sides) + 1
         values = default_array(parameter, sides if count is None else [count], math.prod(sides), made_up.positive)
+        if name in made_up.spaced:
+            distinct = np.random.default_rng(0).permutation(values.size) * made_up.spaced[name]
+            values = distinct.reshape(values.shape).astype(values.dtype)
+        elif name in made_up.filled:
+            values = np.full_like(values, np.array(made_up.filled[name]).astype(values.dtype))
         values = np.sort(values) if name in made_up.rising and values.ndim == 1 else values
-        made = accelerator.to_device(np.zeros_like(values) if name in made_up.zeros else values)
+        made = accelerator.to_device(values)
     else:
         if spec.dtype is not None:
             _check_type(spec.dtype, parameter, where)

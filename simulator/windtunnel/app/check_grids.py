@@ -264,7 +264,7 @@ class Uses:
     def _names(self, monomial: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(s for s in monomial if s in self.integers))
 
-    # Long: what is added to each product, along which axis, and whether it fits.
+    # Long: what is multiplied, what is added, and what begins elsewhere.
     def _pitches(self) -> dict[str, set[int | None]]:
         """Return the integers that multiply an index, and the axes of what is added to the product."""
         found: dict[str, set[int | None]] = {}
@@ -310,7 +310,9 @@ class Uses:
         bounds = [name for shape in self.shapes().values() for name in shape.sides]
         others = dict.fromkeys(name for name in (*sorted(self.counts), *read, *bounds) if name not in made)
         made |= dict.fromkeys(others, few)
-        for name in sorted(others, key=lambda n: n in self.pitches):
+        radii = {n for coordinate, limits in self.limits.items() for n in limits
+                 if len(coordinate) == 1 and self._is_below_zero(min(coordinate)[0])}  # fmt: skip
+        for name in sorted((n for n in others if n not in radii), key=lambda n: n in self.pitches):  # not -r to r
             spans = [self._span(index, name, made) for index in chain.from_iterable(self.indices.values())]
             made[name] = min(max([few, *spans]), prod(self.extents))
         return made
@@ -325,7 +327,9 @@ class Uses:
         for monomial, factor in index.items():
             if name not in monomial and factor > 0:
                 unknown = [s for s in monomial if s not in self.integers]
-                values = prod(self._value(self._bound(frozenset({(s, 1)})), numbers) - 1 for s in unknown)
+                bounds = [self._bound(frozenset({(s, 1)})) for s in unknown]
+                most = max(most, self.extents[0] if None in bounds and len(monomial) == 1 else 1)  # rows of tiles
+                values = prod(self._value(bound, numbers) - 1 for bound in bounds)
                 most += factor * values * prod(numbers[n] for n in self._names(monomial))
         return -(-most // others)
 

@@ -149,16 +149,6 @@ def _python(request: LaunchRequest) -> CheckedKernel:
     return CheckedKernel(function, name, parameters)
 
 
-def parameters_of_arrays(kernel: CheckedKernel, request: LaunchRequest) -> dict[str, str]:
-    """Return the parameters that are pointers, by the names of their arrays in a kernel's typed tree."""
-    if not isinstance(kernel.function, CFunction):
-        return {}
-    program = kernel.function.typed(_stand_ins(kernel, request))
-    arrays = [p.name for p in program.parameters if p.name in program.arrays and p.name not in program.of_file]
-    pointers = [p.name for p in kernel.parameters if p.kind == "pointer" and p.name not in _nulls(request)]
-    return dict(zip(arrays, pointers, strict=False))
-
-
 def program_of(kernel: CheckedKernel, request: LaunchRequest) -> ir.Program:
     """Return a kernel's typed tree."""
     if not isinstance(kernel.function, CFunction):

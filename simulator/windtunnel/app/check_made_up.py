@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from windtunnel.app.check_arguments import MadeUp
-from windtunnel.core.errors import Deadlock, DivisionByZero, Finding, OutOfBounds
+from windtunnel.app.check_contents import Contents, Counter
+from windtunnel.core.errors import DataRace, Deadlock, DivisionByZero, Finding, MisalignedAccess, OutOfBounds
 
 _LARGEST = 1 << 22
 """Elements of the largest buffer that is made up."""
@@ -21,6 +22,8 @@ _SMALL = 8
 """Integers, if the number of threads leads to larger memory than that."""
 _UNSIGNED = 1 << 31
 """An index from here on is a negative number."""
+_ALIGNED = 16
+"""Of what integers are multiples where an address is not aligned."""
 _MOST_SHOWN = 4
 """Integers that a finding names."""
 _GROWTH = 64
@@ -40,6 +43,8 @@ class Scope:
         numbers: Whether there is an integer.
         shared: Whether there is dynamic shared memory, if the kernel has any.
         plain: Whether an element just past the end is a finding, as in launches of one dimension.
+        contents: What the buffers of integers are for.
+        blocks: The number of blocks.
     """
 
     elements: Mapping[str, int] = field(default_factory=dict)
@@ -50,6 +55,8 @@ class Scope:
     numbers: bool = False
     shared: bool = False
     plain: bool = True
+    contents: Contents = field(default_factory=Contents)
+    blocks: int = 1
 
     # Long: one case for each class of a finding.
     def after(self, made: MadeUp, finding: Finding) -> MadeUp | None:
@@ -59,10 +66,11 @@ class Scope:
                 return replace(made, positive=True)
             return replace(made, integer=1) if self.numbers and made.integer == _SMALL else None
         if isinstance(finding, Deadlock):
-            # A lock or a flag that is not free, or that is never set to the value that is waited for.
-            waited = finding.array if finding.array in self.buffers else None
-            zeros = made.zeros.union(self.buffers if waited is None else [waited])
-            return replace(made, zeros=zeros) if zeros != made.zeros else None
+            return self._without_waiting(made, finding.array)
+        if isinstance(finding, DataRace):
+            return self._with_distinct(made, finding)
+        if isinstance(finding, MisalignedAccess):
+            return self._with_multiples(made)
         if not isinstance(finding, OutOfBounds) or finding.array is None or len(finding.shape) != 1:
             return None
         have, beyond = self.elements.get(finding.array), _beyond(finding)
@@ -87,13 +95,56 @@ class Scope:
         known = {name: count for name, count in made.counts.items() if name not in self.elements}
         return replace(made, counts=known, integer=_SMALL) if small else None
 
+    def _without_waiting(self, made: MadeUp, waited: str | None) -> MadeUp | None:
+        """Return what is made up after a wait for ever: for a lock or a flag that is not free, or never set."""
+        if waited is not None and waited not in self.buffers:
+            return None
+        names = self.buffers if waited is None else [waited]
+        counters = self.contents.counters
+        filled = {**{name: counters[name].start if name in counters else 0 for name in names}, **made.filled}
+        if filled != made.filled:
+            return replace(made, filled=filled)
+        is_open = any(counters.get(name, Counter(0)).is_open for name in names)
+        return replace(made, integer=self.blocks) if is_open and self.numbers and made.integer is None else None
+
+    def _with_distinct(self, made: MadeUp, finding: DataRace) -> MadeUp | None:
+        """Return what is made up after a race of stores whose places are stated by buffers that are made up."""
+        array = finding.array or ""
+        places = [self.contents.places.get((array, line), frozenset()) & self.buffers.keys() for line in finding.lines]
+        names = frozenset().union(*places)
+        if not places or not all(places):
+            return None
+        for step in (1, max(self.buffers.values())):
+            fits = {name for name in names if self.buffers[name] * step <= _LARGEST}
+            if any(made.spaced.get(name, 0) < step for name in fits):
+                return replace(made, spaced={**made.spaced, **dict.fromkeys(fits, step)})
+        return None
+
+    def _with_multiples(self, made: MadeUp) -> MadeUp | None:
+        """Return what is made up with integers that are multiples of 16, for rows that are read as vectors."""
+        integer = max((n for name, n in self.integers.items() if name not in made.numbers), default=0)
+        numbers = {name: number - number % _ALIGNED or number for name, number in made.numbers.items()}
+        new = integer - integer % _ALIGNED or _ALIGNED if integer % _ALIGNED and made.integer is None else made.integer
+        return replace(made, integer=new, numbers=numbers) if (new, numbers) != (made.integer, made.numbers) else None
+
     def is_just_past(self, made: MadeUp, finding: Finding) -> bool:
         """Return whether a finding is an access of the element after the last one, of memory that has not grown."""
         have = self.elements.get(finding.array or "")
         if not self.plain or not isinstance(finding, OutOfBounds) or have is None or finding.array in made.counts:
             return False
+        at = [(finding.array, line) for line in finding.lines]
+        if at and self.contents.indirect.issuperset(at):
+            return False  # where buffers say that are made up
         beyond = _beyond(finding)
         return beyond is not None and _elements(finding.shape[0] + beyond, finding.shape[0], have) == have + 1
+
+    def _why(self, made: MadeUp) -> str:
+        """Return why integers are not the number of threads."""
+        if made.filled and made.integer == self.blocks:
+            return "threads wait for ever"
+        if made.integer == _SMALL:
+            return "an index is beyond the largest memory"
+        return "an address is not aligned" if (made.integer or 0) % _ALIGNED == 0 else "a division by zero follows"
 
     def spec(self, name: str) -> str:
         """Return the option that states the size of memory."""
@@ -127,24 +178,35 @@ class Scope:
         text = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
         return f"{text} {'is' if len(shown) == 1 else 'are'} not given and made up"
 
-    def notes(self, made: MadeUp, found: str | None) -> list[str]:
-        """Return what to say of the memory that is larger, except of that which a finding names."""
+    def notes(self, made: MadeUp, found: str | None, finding: Finding | None) -> list[str]:
+        """Return what to say of what has changed, except of memory that a finding names, and of what was in vain."""
         grown = [
             f"'{name}' is not given, and is made up with {count:,} elements, because the kernel accesses element "
             f"{made.accessed.get(name, count - 1):,}: {self.spec(name)} states its size"
             for name, count in made.counts.items() if name != found and name in self.elements
         ]  # fmt: skip
-        grown += [f"'{name}' is not given, and is made up as zeros, because threads wait for ever with other values"
-                  for name in sorted(made.zeros)]  # fmt: skip
-        if made.integer is not None:
-            why = "an index is beyond the largest memory" if made.integer == _SMALL else "a division by zero follows"
-            grown.append(f"integers that are not given are {made.integer}, because with the number of threads {why}")
+        for name, number in sorted(made.filled.items()):
+            is_place = self.contents.counters.get(name, Counter(0)).is_place
+            if is_place or not isinstance(finding, Deadlock):
+                why = "a compare-and-swap expects it" if is_place else "threads wait for ever with other values"
+                grown.append(f"'{name}' is not given, and is made up {_as(number)}, because {why}")
+        if not isinstance(finding, DataRace):
+            grown += [f"'{name}' is not given, and is made up with distinct numbers, because the kernel stores where "
+                      "they say, and threads race with equal ones" for name in sorted(made.spaced)]  # fmt: skip
+        waits = bool(made.filled) and made.integer == self.blocks
+        if made.integer is not None and not (waits and isinstance(finding, Deadlock)):
+            why = self._why(made)
+            grown.append(f"integers that are not given are {made.integer}, because {why} with the number of threads")
         if made.shared_bytes:
             grown.append(
                 f"the dynamic shared memory is not given, and {made.shared_bytes:,} bytes are made up: --shared-bytes "
                 "states them"
             )
         return grown
+
+
+def _as(number: int) -> str:
+    return "as zeros" if number == 0 else f"with {number:,} everywhere"
 
 
 def _more_shared_memory(made: MadeUp, length: int) -> MadeUp | None:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from windtunnel.app.check_arguments import LaunchRequest, MadeUp, arguments_of, local_room
+from windtunnel.app.check_contents import Contents
 from windtunnel.app.check_grids import GridSizes
-from windtunnel.app.check_kernels import CheckedKernel, kernels_of, parameters_of_arrays, program_of
+from windtunnel.app.check_kernels import CheckedKernel, kernels_of, program_of
 from windtunnel.app.check_made_up import Scope
 from windtunnel.app.check_sizes import SecondSize
 from windtunnel.core.errors import (
@@ -86,6 +87,8 @@ class Launches:
         grids: The sizes of a launch of two or three dimensions; None for others.
         fewer: The number of elements of what is not stated, for the second launch.
         steps: Limits the turns of loops of a launch.
+        contents: What the buffers of each launch are for.
+        filled: What a further launch begins with, in words.
     """
 
     kernels: Sequence[CheckedKernel]
@@ -95,6 +98,8 @@ class Launches:
     grids: GridSizes | None = None
     fewer: SecondSize | None = None
     steps: Steps = field(default_factory=Steps)
+    contents: Sequence[Contents] = ()
+    filled: str = ""
 
     def check_sizes(self) -> None:
         """Raise InputError for a launch that the device does not allow, or that is too large to emulate."""
@@ -119,9 +124,9 @@ class Launches:
                         f"{threads:,} threads are too many to emulate", where=request.where, expected=expected
                     )
 
-    def anew(self, fewer: SecondSize | None = None) -> Launches:
+    def anew(self, fewer: SecondSize | None = None, filled: str = "") -> Launches:
         """Return the launches with new variables of the files."""
-        return replace(self, kernels=kernels_of(self.requests), fewer=fewer)
+        return replace(self, kernels=kernels_of(self.requests), fewer=fewer, filled=filled)
 
     def run(self, made: MadeUp, schedule: int | None = None) -> Ran:
         """Run the launches, again with other memory as long as a finding comes from what is made up.
@@ -153,7 +158,7 @@ class Launches:
         findings = [] if past is None else [past[1]]
         if finding is not None and not self._is_of_a_thread_with_an_element(finding):
             findings.append(self._found(finding, scope))
-        return Ran(findings, times, made, scope.notes(made, None if past is None else past[0]))
+        return Ran(findings, times, made, scope.notes(made, None if past is None else past[0], finding))
 
     def _begin_again(self) -> None:
         for kernel in self.kernels:
@@ -163,6 +168,7 @@ class Launches:
     def _launched(self, made: MadeUp, schedule: int | None) -> tuple[Finding | None, Scope, list[Predicted]]:
         """Return the first finding of launches, what the arguments of the last launch have made up, and the times."""
         profile, found, scope = Profile(self.device), None, Scope()
+        contents = Contents()
         try:
             with (
                 open_device(self.device, schedule=schedule, strict=self.strict) as accelerator,
@@ -171,8 +177,10 @@ class Launches:
                 context: Any = accelerator.context
                 context.kernels.steps = self.steps
                 buffers: dict[str, Buffer] = {}
-                for kernel, request in zip(self.kernels, self.requests, strict=True):
-                    scope = self._scope(kernel, request, buffers, made, accelerator.info.limits.shared_bytes)
+                for kernel, request, contents in zip(self.kernels, self.requests, self.contents, strict=True):
+                    shared_bytes = accelerator.info.limits.shared_bytes
+                    scope = self._scope(kernel, request, buffers, made, shared_bytes)
+                    scope = replace(scope, contents=contents, blocks=math.prod(request.grid))
                     arguments = arguments_of(accelerator, kernel.parameters, request, buffers, made)
                     function = Kernel(kernel.function)
                     shared = made.shared_bytes if request.shared_bytes is None else request.shared_bytes
@@ -182,7 +190,7 @@ class Launches:
                 accelerator.synchronize()
         except Finding as finding:
             found = finding
-            finding.array = parameters_of_arrays(kernel, request).get(finding.array or "", finding.array)
+            found.array = contents.names.get(found.array or "", found.array)
             if isinstance(finding, (Deadlock, BarrierDivergence)):
                 del profile.launches[-1:]  # it never ends
         except StepsExceededError as error:
@@ -260,6 +268,8 @@ class Launches:
             size = f"; '{finding.array}' is not given, so it is made up: {scope.spec(finding.array)} states its size"
         if self.fewer is None and (described := scope.described(finding)):
             size = f"; {described}{size}"
+        if self.filled:
+            size = f"{size}; in a further launch, which check adds, with {self.filled}"
         size = in_opencl(size) if self.requests[0].file.suffix == ".cl" else size
         name, file = type(finding).__name__, finding.file or ""
         return Found(name, file, tuple(finding.lines), finding.columns, finding.places, f"{finding}{size}")

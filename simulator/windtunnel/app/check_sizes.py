@@ -4,8 +4,10 @@ With as many elements as threads, a kernel without its guard (``if (i < n)``) ha
 may be given another size: one without a number of elements has an element for each thread, and one that computes with
 the number (``in[n - 1 - i]``) may need a multiple of the block. So a kernel has a second size only if an integer has a
 name such as ``n`` or ``size``, and the kernel either compares a thread's index with it or never reads it; or if the
-kernel compares a thread's index with the size of an array. A comparison of a neighbour (``i + 1 < n``) is no guard of
-the thread's own element: a stencil that compares at its border only has an element for each thread.
+kernel compares a thread's index with the size of an array. One that never reads the number, and whose threads all come
+to a barrier, has an element for each of them: it may be one of the steps of a reduction. A comparison of a neighbour
+(``i + 1 < n``) is no guard of the thread's own element: a stencil that compares at its border only has an element for
+each thread.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ def second_size(program: ir.Program, counts: Sequence[str], threads: int, block:
     used = {e.name for s in ir.walk(program.body) for e in ir.expressions(s) if isinstance(e, ir.Variable)}
     sizes = any(isinstance(e, ir.Size) for s in ir.walk(program.body) for e in ir.expressions(s))
     guards = _guards(program, frozenset(counts)) if counts or sizes else []
-    if not guards and all(name in used for name in counts):
+    waits = any(isinstance(s, ir.Barrier) and s.scope.startswith("block") for s in ir.walk(program.body))
+    if not guards and (waits or all(name in used for name in counts)):
         return None
     return SecondSize(elements, several=any(guards))
 

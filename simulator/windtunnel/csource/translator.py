@@ -353,11 +353,10 @@ class Translator(OpenCL):
                 continue
             if isinstance(leaf, Pointer):
                 made = self.new_object(own, "parameter", None, leaf.pointee, line)
-                self.spellings[made.name] = self.spellings[own]
+                self.spellings[made.name] = f"{name}.{member_name(kind, offset)}"
                 objects.append((made.name, line))
                 parameters.append(ir.Parameter(made.name, None, line))
-                null = f"{name}.{member_name(kind, offset)}" in self.nulls
-                self.write_pointer(line, own, Ptr(frozenset({NULL})) if null else self.start_of(made))
+                self.write_pointer(line, own, self.start_of(made))
                 continue
             del self.variables[own]
             self.scalars[own] = leaf.scalar
