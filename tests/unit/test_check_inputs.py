@@ -158,7 +158,7 @@ __global__ void degrees(Csr g, int *deg) {
 def test_a_member_of_a_struct_is_named_as_in_the_source_with_the_option_that_states_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Path("rows.cu").write_text(ROWS % "g.off[v + 1] - g.off[v]")
+    Path("rows.cu").write_text(ROWS % "g.off[v + 1] + g.off[v]")
     code, out, _ = checked(capsys, "rows.cu", "--grid", "1", "--block", "8")
     assert code == 1
     assert "index 8 is out of bounds for 'g.off' of 8 elements" in out
