@@ -225,12 +225,13 @@ def percent(share: float | None) -> str:
 
 
 def explained_by_interval(before: JudgedTarget, after: JudgedTarget) -> bool:
-    """Return whether the headroom of a target changed mainly because its interval is wider, and not its value."""
+    """Return whether the headroom of a target changed because its interval is wider, while its value changed little."""
     if before.value is None or before.worse_end is None or after.value is None or after.worse_end is None:
         return False
     moved = abs(after.value - before.value)
     widened = abs(after.worse_end - before.worse_end) - moved
-    return widened > 2 * moved and widened > 0.1 * abs(before.limit)
+    little = moved <= 0.1 * abs(before.value)
+    return little and widened > 2 * moved and widened > 0.1 * abs(before.limit)
 
 
 # Choosing among evaluations.
