@@ -131,7 +131,8 @@ def test_a_plan_that_ends_runs_of_lost_fleets_gives_the_answer_of_whole_runs(
     # Every fleet is in one of the two lists, and what is known of those that were not simulated whole is true.
     of_whole = {fleet.text: fleet for fleet in whole.simulated}
     assert {f.text for f in (*ended.simulated, *ended.stopped)} == of_whole.keys()
-    assert bool(ended.stopped) == (most == 4) and len(ended.stopped) == ended.search.stopped_fleets
+    # Up to two that were ended are simulated whole to find the one that misses by least.
+    assert len(ended.stopped) == ended.search.stopped_fleets and (most == 4 or not ended.stopped)
     for fleet in ended.stopped:
         other = of_whole[fleet.text]
         assert (fleet.devices, fleet.configuration, fleet.min_load) == (
@@ -220,7 +221,9 @@ def test_a_run_of_a_plan_measures_what_its_targets_ask_for() -> None:
         scenario = scenario_from_data(BUSY | {"targets": ["ttft p95 <= 250 ms", asked]})
         whole, recording = simulate(scenario, 1, "auto", KNOWN, redrawn="never")
         part, same, engine = measure(scenario, KNOWN, redrawn="never")
-        assert part.targets == whole.targets and all(target.value is not None for target in part.targets)
+        # The error of the models is that of a run alone.
+        verdicts = [replace(target, model_low=None, model_high=None) for target in whole.targets]
+        assert part.targets == verdicts and all(target.value is not None for target in part.targets)
         assert len(part.workloads) == parts and len(whole.workloads) == 2 and engine == whole.engine
         assert [getattr(part, name) for name in shared] == [getattr(whole, name) for name in shared]
         assert part.serving is not None and (part.serving.slo_attainment is None) == (parts != 0 or "e2e" in asked)
