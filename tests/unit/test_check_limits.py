@@ -91,6 +91,21 @@ def test_findings_count_if_a_further_order_takes_too_many_steps(check: Command) 
     assert "note: kernel.cu:2:" in err
 
 
+FIRST = """__global__ void first(int *count, int *out) {
+    if (atomicAdd(count, 1) == 0)
+        for (int i = 0; i < 3000; ++i) out[0] += i;
+}
+"""
+
+
+def test_a_further_launch_with_too_many_steps_is_a_note_and_no_error(check: Command) -> None:
+    code, out, err = check(FIRST, "--grid", "2", "--block", "32", "--steps", "500")
+    assert (code, out.splitlines()[0]) == (0, "nothing found (1 launch)")
+    assert "note: in a further launch, with zeros in 'count': kernel.cu:3:" in err
+    assert "takes more than 500 steps" in err
+    assert check(None, "--grid", "2", "--block", "32")[1].startswith("nothing found (1 launch, and one with zeros in")
+
+
 def test_steps_are_reported_from_time_to_time() -> None:
     seen: list[int] = []
     steps = Steps(5000, seen.append)

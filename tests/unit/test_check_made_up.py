@@ -180,3 +180,16 @@ def test_a_pointer_that_is_given_as_0_is_null_in_the_kernel(tmp_path: Path) -> N
         for given, wanted in ((0, -1), (accelerator.to_device(np.array([5], np.int32)), 5), (0, -1)):
             accelerator.launch(kernel, 1, 1, given, out)
             assert accelerator.to_host(out)[0] == wanted
+
+
+def test_a_note_says_for_which_finding_integers_are_not_the_number_of_threads(check: Command) -> None:
+    kernel = "__global__ void k(const int *a, int *out, int n) { int i = threadIdx.x; out[i] = a[i] / (129 - n); }"
+    _, _, err = check(kernel, "--grid", "1", "--block", "129")
+    assert "integers that are not given are 128, because a division by zero follows" in err
+    rows = """__global__ void rows(const float *in, float *out, int n) {
+    float4 v = ((const float4 *)(in + threadIdx.x * n))[0];
+    out[threadIdx.x] = v.x;
+}
+"""
+    _, _, err = check(rows, "--grid", "1", "--block", "33")
+    assert "integers that are not given are 32, because an address is not aligned" in err

@@ -114,15 +114,19 @@ def _checked(launches: Launches, schedules: int) -> Checked:
                 break
             first, findings = ran.made, list(ran.findings)
             predicted, made_up = predicted or ran.times, made_up or list(ran.notes)
-            if schedule is None and not findings and len(requests) == 1:
+            further: list[tuple[MadeUp, str, SecondSize | None]] = []
+            if schedule is None and len(requests) == 1:
                 made, filled = _with_counters(contents[0], first)
-                if filled:
-                    tried.append(filled)
-                    findings += launches.anew(filled=filled).run(made).findings
-            for made, fewer in _further(kernels, requests, grids, first) if schedule is None else ():
+                further += [(made, filled, None)] if filled else []
+                pairs = _further(kernels, requests, grids, first)
+                further += [(made, fewer.described(), fewer) for made, fewer in pairs]
+            for made, words, fewer in further:
                 if not findings:
-                    tried.append(fewer.described())
-                    findings += launches.anew(fewer).run(made).findings
+                    try:
+                        findings += launches.anew(fewer, "" if fewer else words).run(made).findings
+                        tried.append(words)
+                    except StepsExceededError as error:
+                        made_up.append(f"in a further launch, with {words}: {error}")
             for each in findings:
                 found.setdefault((each.finding, each.file, each.lines), each)
     notes = [*made_up, *_notes(kernels, requests, caught)]

@@ -81,6 +81,7 @@ class MadeUp:
         counts: Elements of buffers and ``__local`` memory, by name; others have as many as there are elements.
         shared_bytes: Bytes of dynamic shared memory.
         integer: The value of other integers; None for the number of elements.
+        reason: Why they do not have the number of elements; empty where they do.
         filled: The buffers of one number, and that number.
         rising: The buffers of rising numbers, with one more than there are elements.
         spaced: The buffers of distinct numbers, and by how much these differ at least.
@@ -93,6 +94,7 @@ class MadeUp:
     counts: Mapping[str, int] = field(default_factory=dict)
     shared_bytes: int = 0
     integer: int | None = None
+    reason: str = ""
     filled: Mapping[str, int] = field(default_factory=dict)
     rising: frozenset[str] = frozenset()
     spaced: Mapping[str, int] = field(default_factory=dict)

@@ -24,6 +24,9 @@ _UNSIGNED = 1 << 31
 """An index from here on is a negative number."""
 _ALIGNED = 16
 """Of what integers are multiples where an address is not aligned."""
+_WAITS, _ZERO = "threads wait for ever", "a division by zero follows"
+_FAR, _UNALIGNED = "an index is beyond the largest memory", "an address is not aligned"
+"""Why integers do not have the number of threads."""
 _MOST_SHOWN = 4
 """Integers that a finding names."""
 _GROWTH = 64
@@ -64,7 +67,7 @@ class Scope:
         if isinstance(finding, DivisionByZero):
             if self.buffers and not made.positive:
                 return replace(made, positive=True)
-            return replace(made, integer=1) if self.numbers and made.integer == _SMALL else None
+            return replace(made, integer=1, reason=_ZERO) if self.numbers and made.integer == _SMALL else None
         if isinstance(finding, Deadlock):
             return self._without_waiting(made, finding.array)
         if isinstance(finding, DataRace):
@@ -93,7 +96,7 @@ class Scope:
         # A product of sizes, perhaps: the finding counts if it remains with small ones.
         small = self.numbers and made.integer is None and needed < _UNSIGNED
         known = {name: count for name, count in made.counts.items() if name not in self.elements}
-        return replace(made, counts=known, integer=_SMALL) if small else None
+        return replace(made, counts=known, integer=_SMALL, reason=_FAR) if small else None
 
     def _without_waiting(self, made: MadeUp, waited: str | None) -> MadeUp | None:
         """Return what is made up after a wait for ever: for a lock or a flag that is not free, or never set."""
@@ -105,7 +108,9 @@ class Scope:
         if filled != made.filled:
             return replace(made, filled=filled)
         is_open = any(counters.get(name, Counter(0)).is_open for name in names)
-        return replace(made, integer=self.blocks) if is_open and self.numbers and made.integer is None else None
+        if not is_open or not self.numbers or made.integer is not None:
+            return None
+        return replace(made, integer=self.blocks, reason=_WAITS)
 
     def _with_distinct(self, made: MadeUp, finding: DataRace) -> MadeUp | None:
         """Return what is made up after a race of stores whose places are stated by buffers that are made up."""
@@ -124,8 +129,10 @@ class Scope:
         """Return what is made up with integers that are multiples of 16, for rows that are read as vectors."""
         integer = max((n for name, n in self.integers.items() if name not in made.numbers), default=0)
         numbers = {name: number - number % _ALIGNED or number for name, number in made.numbers.items()}
-        new = integer - integer % _ALIGNED or _ALIGNED if integer % _ALIGNED and made.integer is None else made.integer
-        return replace(made, integer=new, numbers=numbers) if (new, numbers) != (made.integer, made.numbers) else None
+        changed = replace(made, numbers=numbers)
+        if integer % _ALIGNED and made.integer is None:
+            changed = replace(changed, integer=integer - integer % _ALIGNED or _ALIGNED, reason=_UNALIGNED)
+        return changed if changed != made else None
 
     def is_just_past(self, made: MadeUp, finding: Finding) -> bool:
         """Return whether a finding is an access of the element after the last one, of memory that has not grown."""
@@ -137,14 +144,6 @@ class Scope:
             return False  # where buffers say that are made up
         beyond = _beyond(finding)
         return beyond is not None and _elements(finding.shape[0] + beyond, finding.shape[0], have) == have + 1
-
-    def _why(self, made: MadeUp) -> str:
-        """Return why integers are not the number of threads."""
-        if made.filled and made.integer == self.blocks:
-            return "threads wait for ever"
-        if made.integer == _SMALL:
-            return "an index is beyond the largest memory"
-        return "an address is not aligned" if (made.integer or 0) % _ALIGNED == 0 else "a division by zero follows"
 
     def spec(self, name: str) -> str:
         """Return the option that states the size of memory."""
@@ -158,8 +157,8 @@ class Scope:
         """
         number = max(self.integers.values(), default=0)
         if not self.numbers or made.integer is not None or number < _SMALL:
-            return replace(made, integer=1) if self.numbers and made.integer is None else None
-        tried = [replace(made, integer=other) for other in (number - 1, number - 2, 1, 2)]
+            return replace(made, integer=1, reason=_ZERO) if self.numbers and made.integer is None else None
+        tried = [replace(made, integer=other, reason=_ZERO) for other in (number - 1, number - 2, 1, 2)]
         zero = [divides(one) for one in tried]
         below, even, one, two = zero
         if (below and one) or (not below and even and two):
@@ -193,10 +192,10 @@ class Scope:
         if not isinstance(finding, DataRace):
             grown += [f"'{name}' is not given, and is made up with distinct numbers, because the kernel stores where "
                       "they say, and threads race with equal ones" for name in sorted(made.spaced)]  # fmt: skip
-        waits = bool(made.filled) and made.integer == self.blocks
-        if made.integer is not None and not (waits and isinstance(finding, Deadlock)):
-            why = self._why(made)
-            grown.append(f"integers that are not given are {made.integer}, because {why} with the number of threads")
+        if made.integer is not None and not (made.reason == _WAITS and isinstance(finding, Deadlock)):
+            grown.append(
+                f"integers that are not given are {made.integer}, because {made.reason} with the number of threads"
+            )
         if made.shared_bytes:
             grown.append(
                 f"the dynamic shared memory is not given, and {made.shared_bytes:,} bytes are made up: --shared-bytes "
