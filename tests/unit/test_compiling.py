@@ -16,7 +16,7 @@ from tests.differential.comparison import assert_same, prepared
 
 from windtunnel.app import compile as compile_command
 from windtunnel.cli.main import main
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, WindtunnelError
 from windtunnel.core.yamlfile import dump
 from windtunnel.engine.choice import run_on
 from windtunnel.engine.compiled import background, elf, kernels, machine_code
@@ -201,6 +201,21 @@ def test_the_command_compiles_what_is_missing_and_names_the_folder(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(InputError, match="no folder for machine code"):
+        compile_command.compile_engine(lambda _done, _total: None)
+
+
+def _die(_what: object) -> None:
+    os._exit(9)
+
+
+def test_a_killed_process_that_compiles_is_an_error_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compile_command, "VARIANTS", {})
+    monkeypatch.setattr(compile_command, "policy_functions", list)
+    monkeypatch.setattr(compile_command, "compile_now", _die)
+    with pytest.raises(WindtunnelError, match="was killed, perhaps because memory ran out .* goes on from there"):
         compile_command.compile_engine(lambda _done, _total: None)
 
 

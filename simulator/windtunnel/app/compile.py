@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
-from windtunnel.core.errors import InputError, Location
+from windtunnel.core.errors import InputError, Location, WindtunnelError
 from windtunnel.core.worker_processes import end_at_once, without_interrupts
 from windtunnel.engine.compiled.kernels import argument_of, compile_now
 from windtunnel.engine.compiled.machine_code import writable_folder
@@ -21,6 +22,7 @@ def compile_engine(progress: Callable[[int, int], None]) -> str:
 
     Raises:
         InputError: No folder for machine code can be written to.
+        WindtunnelError: A process that compiles was killed.
     """
     folder = writable_folder()
     if folder is None:
@@ -41,6 +43,11 @@ def compile_engine(progress: Callable[[int, int], None]) -> str:
             for done, one in enumerate(as_completed(compiled), 1):
                 one.result()
                 progress(done, len(wanted))
+        except BrokenProcessPool:
+            raise WindtunnelError(
+                "a process that compiles the engine was killed, perhaps because memory ran out (the largest function "
+                "needs 2.5 GB); what was compiled before is stored, and `windtunnel compile` goes on from there"
+            ) from None
         except BaseException:
             end_at_once(pool)
             raise
