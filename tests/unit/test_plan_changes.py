@@ -169,7 +169,9 @@ def test_a_device_slower_than_its_model_is_replaced_by_another_one_of_any_search
 def test_the_error_of_a_device_is_judged_by_the_value_and_other_changes_with_the_confidence_asked_for() -> None:
     devices, prices = ("new", "old"), (1.0, 1.4)
     candidates = _candidates(0, devices, prices, {"new": 1.0, "old": 1.0})
-    met_by_value = SimpleNamespace(**{**vars(candidates), "judge": lambda cases: [_by_value(c.counts) for c in cases]})
+    met_by_value = SimpleNamespace(
+        **{**vars(candidates), "judge": lambda cases, _goal: [_by_value(c.counts) for c in cases]}
+    )
     best, accuracies = _told((4, 0), 0), [DeviceAccuracy("new", _accuracy("step", "transfer", 1.5))]
     changes = Changes({0: cast(Candidates, met_by_value)}, accuracies, best, [best], "confidence")
     *others, slower = changes.effects()

@@ -265,7 +265,7 @@ def test_summary_and_report_keep_both_kinds_of_intervals_apart() -> None:
         value_range(times.mean.model_low, times.mean.model_high, "s"),
     )
     assert chance and model and chance != model
-    rows = {line.split()[0]: line for line in summary(result).split("model error")[1].splitlines() if line.strip()}
+    rows = {line.split()[0]: line for line in summary(result).split("\nmodel error")[1].splitlines() if line.strip()}
     assert model in rows["TPOT"] and chance not in rows["TPOT"]
     text = summary(result)
     for words in ("meet every limit", "requests/s", "per million output tokens", "per output token"):

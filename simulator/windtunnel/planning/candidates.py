@@ -226,14 +226,14 @@ class Candidates:
                 times, runs = found.further, setting.replications
                 if runs == 1 and found.judged_by == "replications":
                     runs = setting.further
-                own = [] if times is None else self._simulated([replace(case, until_lost=False)])
+                own = [] if times is None else self._simulated([case.whole])
                 if times is not None and self.simulator.workers.spend(times * runs * len(own)):
                     parts |= {part: replace(part, times=times) for part in own}
             self.simulator.look_again(list(parts), list(parts.values()))
 
     def redraw_all(self, cases: Sequence[Case]) -> None:
         """Make all redrawn runs of fleets of which few decided the targets, so that headrooms can be compared."""
-        parts = self._simulated([replace(case, until_lost=False) for case in cases])
+        parts = self._simulated([case.whole for case in cases])
         self.simulator.look_again(parts, [replace(part, redraw_all=True) for part in parts], same_verdict=True)
 
     def verdicts(self, fleets: Sequence[Counts], goal: str, *, again: bool = True) -> list[Verdict]:

@@ -65,6 +65,12 @@ class Evaluation:
     looked_again: bool = False
     """Whether a further look judges it."""
 
+    @property
+    def redrawn_runs(self) -> int:
+        """The number of redrawn runs by which the fleet is judged; 0 where it was not redrawn."""
+        of_run = [t.interval_runs for t in self.targets if t.interval_source == "run"]
+        return max((number for number in of_run if number is not None), default=0)
+
     def reaches(self, goal: str) -> bool:
         """Return whether the fleet meets every target by ``value``, or with ``confidence``."""
         return self.meets.confidence if goal == "confidence" else self.meets.value

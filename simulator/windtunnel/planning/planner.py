@@ -210,7 +210,7 @@ class Planner:
     def _equal_footing(self, order: Sequence[ChoiceSearch], best: float) -> None:
         """Have fleets that are as good as each other judged by as many redrawn runs, because headroom orders them."""
         equal = [(s, e) for value, s, e in self._met_by_value(order) if value <= best * (1 + 1e-12)]
-        runs = [_redrawn_runs(e) for _, e in equal]
+        runs = [e.redrawn_runs for _, e in equal]
         for (search, evaluation), number in zip(equal, runs, strict=True):
             if 0 < number < max(runs):
                 search.candidates.redraw_all([Case(evaluation.counts)])
@@ -389,12 +389,6 @@ class Planner:
             lower_bound=lower,
             simulated=len(search.evaluations()),
         )
-
-
-def _redrawn_runs(evaluation: Evaluation) -> int:
-    """Return the number of redrawn runs by which a fleet is judged; 0 where it was not redrawn."""
-    of_run = [t.interval_runs for t in evaluation.targets if t.interval_source == "run"]
-    return max((number for number in of_run if number is not None), default=0)
 
 
 def _entry_of(error: InputError) -> int | None:

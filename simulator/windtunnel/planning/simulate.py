@@ -63,6 +63,11 @@ class Case:
     error_of: str | None = None
     """Where the intervals for the error of the models are asked for: by which runs the fleet was judged."""
 
+    @property
+    def whole(self) -> Case:
+        """The case that is simulated to the end, whatever its verdict."""
+        return replace(self, until_lost=False, until_unsure=False)
+
 
 @dataclass(frozen=True)
 class Setting:

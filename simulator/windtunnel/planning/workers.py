@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from multiprocessing import get_context
 
 from windtunnel.core.errors import WindtunnelError
@@ -171,7 +171,10 @@ class Workers:
             try:
                 with starting_workers():  # handing out the work is what starts processes
                     self._started[task] = self._executor().submit(_in_worker, number, self._pickled[number], case)
-            except BrokenProcessPool:
+            except (BrokenProcessPool, OSError) as error:
+                # A pool whose worker was killed closes its connections, which this process may be just about to use.
+                if isinstance(error, OSError) and error.errno != errno.EBADF:
+                    raise
                 queue.appendleft(task)
                 self._restart()
 
@@ -233,7 +236,7 @@ class Simulator:
 
     def found(self, case: Case) -> Evaluation | None:
         """Return the evaluation of a case, from its whole run if there is one; None if it was not simulated."""
-        key = _whole(case)
+        key = case.whole
         whole = self.evaluations.get(self._replaced.get(key, key))
         return whole if whole is not None or not case.until_lost else self.evaluations.get(case)
 
@@ -254,17 +257,12 @@ class Simulator:
             if again.times > 1:
                 self.evaluations[again] = found = judged_again(first, found)
             if not same_verdict or found.meets == first.meets:
-                self._replaced[_whole(case)] = again
+                self._replaced[case.whole] = again
 
     def keep(self, case: Case, evaluation: Evaluation) -> None:
         """Store the evaluation of a case."""
-        unsure = case.until_unsure and not evaluation.meets.confidence
+        unsure = case.until_unsure and not evaluation.meets.confidence and evaluation.redrawn_runs > 0
         ended = evaluation.stopped_after is not None or unsure
-        self.evaluations[case if ended else _whole(case)] = evaluation
+        self.evaluations[case if ended else case.whole] = evaluation
         if self.progress is not None:
             self.progress(len(self.evaluations))
-
-
-def _whole(case: Case) -> Case:
-    """Return the case that is simulated to the end, whatever its verdict."""
-    return replace(case, until_lost=False, until_unsure=False)
