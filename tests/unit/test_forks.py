@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -21,8 +22,10 @@ import windtunnel
 from windtunnel.app.run import Output
 from windtunnel.cli.main import cli
 from windtunnel.core import forks, kept
+from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.forks import Copy, shared, usable_processors
+from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare import decoder_cache
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.scenario import prepare
@@ -190,14 +193,16 @@ def short_run(folder: Path) -> Run:
     return finished
 
 
-def test_step_costs_that_a_copy_computes_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_a_copy(function: Callable[[int], object], numbers: Sequence[int], count: int) -> list[object]:
-        assert count == 2
-        with Copy(lambda: [function(number) for number in numbers]) as copy:
-            found = copy.result()
-        assert found is not None
-        return found
+def in_a_copy(function: Callable[[int], object], numbers: Sequence[int], count: int) -> list[object]:
+    """Do the work of ``shared`` in a copy alone."""
+    assert count == 2
+    with Copy(lambda: [function(number) for number in numbers]) as copy:
+        found = copy.result()
+    assert found is not None
+    return found
 
+
+def test_step_costs_that_a_copy_computes_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def costs(processes: int) -> DecoderCosts:
         monkeypatch.setattr(decoder_cache, "_cache", {})
         monkeypatch.setattr(decoder_cache, "_received", {})
@@ -218,6 +223,28 @@ def test_step_costs_that_a_copy_computes_are_those_of_this_process(monkeypatch: 
     for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
         assert np.array_equal(getattr(here, name), getattr(there, name)), name
     assert (accuracy, sources) == (here.accuracy, here.sources)
+
+
+def test_step_costs_that_a_copy_computes_are_not_used_for_a_device_with_other_measurements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decoder_cache, "_cache", {})
+    monkeypatch.setattr(decoder_cache, "_received", {})
+    monkeypatch.setattr(decoder_cache, "shared", in_a_copy)
+    ready = scenario_from_data(yaml.safe_load(SCENARIO.replace("l4", "h100-sxm-80gb")))
+    (measured,) = fleet_devices(ready, Catalogue())
+    other = replace(measured, residuals={})
+    assert measured.residuals and other.inputs == measured.inputs
+
+    def linear(device: Device, processes: int) -> FloatArray:
+        prepared = prepare(ready, [device], policy_of(ready), lambda *_: 0.0, processes=processes)
+        found = prepared.compiled[0, 0].decoder
+        assert found is not None
+        return found.linear
+
+    together, alone = linear(measured, 2), linear(other, 1)
+    decoder_cache._cache.clear()
+    assert np.array_equal(alone, linear(other, 1)) and not np.array_equal(alone, together)
 
 
 def test_kept_tables_are_those_that_were_computed_and_damaged_or_other_ones_are_not_used(

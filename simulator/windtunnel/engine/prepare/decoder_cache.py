@@ -117,6 +117,7 @@ Known = Mapping[tuple[tuple[object, ...], LargestStep], StepTables]
 _cache: dict[float, dict[_Key, DecoderCosts]] = {}
 """The tables of each coarseness, so that those of first looks do not displace the others."""
 _received: dict[tuple[tuple[object, ...], LargestStep], StepTables] = {}
+"""The tables of another process with the same catalogue."""
 
 
 def known_tables() -> Known:
@@ -149,8 +150,8 @@ def price_together(wanted: Sequence[Wanted], processes: int, *, accuracies: bool
     for number, (of, name, known) in enumerate(zip(missing, names, tables, strict=True)):
         if known is None:
             continue
-        if of.key not in _cache.get(of.coarseness, {}):
-            _received[of.key.replica, of.key.step] = known
+        with suppress(InputError):
+            _costs(of, known)
         if name is not None and number in computed:
             kept.write(name, known)
 
@@ -204,8 +205,8 @@ def _stored(name: str | None) -> StepTables | None:
     return found if isinstance(found, StepTables) else None
 
 
-def _costs(wanted: Wanted) -> DecoderCosts:
-    """Return the tables from a cache, because a plan simulates many fleets of a few SKUs.
+def _costs(wanted: Wanted, known: StepTables | None = None) -> DecoderCosts:
+    """Return the costs from a cache, because a plan simulates many fleets of a few SKUs; ``known``: their tables.
 
     Coarse tables are longer than needed, so that runs of other jobs of the scenario find them too.
     """
@@ -217,8 +218,8 @@ def _costs(wanted: Wanted) -> DecoderCosts:
     key, cache = wanted.key, _cache.setdefault(wanted.coarseness, {})
     costs = cache.pop(key, None)
     if costs is None:
-        alike: StepTables | DecoderCosts | None = None
-        if not wanted.coarseness:
+        alike: StepTables | DecoderCosts | None = known
+        if alike is None and not wanted.coarseness:
             alike = _received.get((key.replica, key.step))
         if alike is None:
             alike = next((c for other, c in cache.items() if key.is_like(other)), None)
