@@ -75,7 +75,7 @@ def test_intervals_of_fewer_runs_are_not_taken_for_those_of_a_whole_simulation()
     asked = replace(case, until_lost=True, until_unsure=True)
     for reaches in (False, True):
         simulator = Simulator(SETTING, Workers(1), None)
-        evaluation = cast(Evaluation, SimpleNamespace(meets=Meets(True, reaches), stopped_after=None))
+        evaluation = cast(Evaluation, SimpleNamespace(meets=Meets(True, reaches), stopped_after=None, redrawn_runs=2))
         simulator.keep(asked, evaluation)
         assert simulator.found(asked) is evaluation
         # One that meets the targets with confidence has all its runs.

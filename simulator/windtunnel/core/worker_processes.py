@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+_MOST_WAIT_S = 10.0
+"""How long the threads of a pool whose processes were killed may take to end (s); Python before 3.11.5 may not end them
+at all (python/cpython#94777)."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 
 
@@ -86,11 +89,16 @@ def started(process: BaseProcess) -> None:
 
 
 def end_at_once(pool: ProcessPoolExecutor) -> None:
-    """End the processes of a pool whatever they do."""
-    processes = list((vars(pool).get("_processes") or {}).values())  # a shutdown forgets them
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.kill()
+    """End the processes of a pool whatever they do, and the threads of this process that write to their pipes."""
+    # A shutdown forgets both.
+    processes = list((vars(pool).get("_processes") or {}).values())
+    manager: threading.Thread | None = vars(pool).get("_executor_manager_thread")
+    with broken_pipes_are_errors():
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.kill()
+        if manager is not None:
+            manager.join(_MOST_WAIT_S)
 
 
 def end_with_parent() -> None:
