@@ -31,6 +31,27 @@ def test_what_is_not_supported_is_named_with_its_line(check: Command, body: str,
     assert err.startswith("windtunnel: kernel.cu:")
 
 
+VIRTUAL = """
+#include <cassert>
+struct Base { __device__ virtual int f() const { return 1; } __device__ virtual int g() const = 0; };
+struct Derived : Base {
+  __device__ int f() const override { return 2; }
+  __device__ int g() const override { return f() + Base::f() + this->f(); }
+};
+template <class T> __device__ int called(const T &b) { return b.f() + b.g(); }
+__global__ void k(int *a) { Derived d; a[threadIdx.x] = called<CLASS>(d); assert(a[threadIdx.x] == 7); }
+"""
+
+
+def test_a_virtual_method_is_called_of_an_object_whose_class_is_known(check: Command) -> None:
+    launch = ("--grid", "1", "--block", "4")
+    code, out, _ = check(VIRTUAL, *launch, "-D", "CLASS=Derived")
+    assert code == 0, out
+    code, _, err = check(VIRTUAL, *launch, "-D", "CLASS=Base")
+    assert code == 2
+    assert "kernel.cu:8:63: a call of the virtual method 'f' of an object that may be of a derived class" in err
+
+
 def test_no_header_outside_of_the_folders_is_read(check: Command, tmp_path: Path) -> None:
     kernel = "__global__ void k(int *a) { a[threadIdx.x] = N; }\n"
     outside = tmp_path / "outside"
