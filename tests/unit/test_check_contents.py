@@ -41,6 +41,9 @@ if (threadIdx.x == 0) {{ if (blockIdx.x {}) atomicAdd(here, 1); while (atomicAdd
         ("int *free", "while (true) { int c = atomicAdd(free, 0); if (c > 0 && atomicCAS(free, c, c - 1) == c) break; } "
          "atomicAdd(free, 1);", None, ""),
         ("int *bins, const int *key", "atomicAdd(&bins[key[i]], 1);", None, ""),  # decides nothing
+        ("int *seen, const int *key", "int k = key[i] % 8; if (seen[k] != -1) return; seen[k] = i;", "DataRace",
+         "-1 in 'seen'"),
+        ("int *seen", "if (!seen[i]) seen[i] = 1;", None, "zeros in 'seen'"),
     ],
 )  # fmt: skip
 def test_a_counter_is_checked_as_it_is_before_its_first_use(

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from windtunnel.app.check_flow import deciding_numbers
 from windtunnel.app.check_polynomials import AXES, ORDERED, Polynomial, Reading, combined, without
-from windtunnel.app.check_sizes import smaller
+from windtunnel.app.check_sizes import other_order, smaller
 from windtunnel.language import ir
 
 _FEW = 4
@@ -107,7 +107,7 @@ def grid_sizes(
 
     further = _fewer(uses, numbers, block)
     mixed = any(shape.mixed for shape in uses.read_shapes)
-    other = _other_order(further) if mixed and not uses.reads_grid else {}
+    other = other_order(further) if mixed and not uses.reads_grid else {}
     return GridSizes(with_sides({}), [with_sides(sides) for sides in (further, other) if sides])
 
 
@@ -121,14 +121,6 @@ def _fewer(uses: Uses, numbers: Mapping[str, int], block: Sequence[int]) -> dict
         if value < numbers[name]:
             made[name] = value
     return dict(sorted(made.items()))
-
-
-def _other_order(sides: Mapping[str, int]) -> dict[str, int]:
-    """Return the sides with the largest one as the smallest."""
-    if len(sides) < 2:
-        return {}
-    largest, smallest = max(sides, key=lambda n: sides[n]), min(sides.values())
-    return {**sides, largest: smallest - max(smallest // 4, 1)} if smallest > 1 else {}
 
 
 class Uses:
