@@ -31,6 +31,17 @@ def test_what_is_not_supported_is_named_with_its_line(check: Command, body: str,
     assert err.startswith("windtunnel: kernel.cu:")
 
 
+def test_constants_become_integers_as_numbers_at_run_time_do(check: Command) -> None:
+    casts = [
+        f"({to}){x}" for to in ("int", "unsigned", "signed char", "long long") for x in ("1e20f", "-1e20f", "-1.9f")
+    ]
+    same = " ".join(
+        f"assert({one} == {one.replace(')', ')(zero + ')}));" for one in [*casts, "(int)NAN", "(int)INFINITY"]
+    )
+    source = f"#include <cassert>\n__global__ void k(const float *x) {{ float zero = x[0] * 0; {same} }}"
+    assert check(source, "--grid", "1", "--block", "1")[0] == 0
+
+
 VIRTUAL = """
 #include <cassert>
 struct Base { __device__ virtual int f() const { return 1; } __device__ virtual int g() const = 0; };
