@@ -42,6 +42,26 @@ def test_constants_become_integers_as_numbers_at_run_time_do(check: Command) -> 
     assert check(source, "--grid", "1", "--block", "1")[0] == 0
 
 
+PARTS = """
+#include <cassert>
+struct Set { int m, n; __device__ Set(int v = 3) : m(v) { n = m + 1; } };
+struct Valued { int z = 4; };
+struct Derived : Set { int y = 7; __device__ Derived() {} __device__ Derived(int q) : Set(q) {} };
+struct Both : Valued { struct { int w = 6; }; Derived member; };
+__global__ void k(int *a) {
+    Derived one, two(8); Both *three = new Both; Both four;
+    assert(one.m == 3 && one.n == 4 && one.y == 7 && two.m == 8 && two.y == 7);
+    assert(four.z == 4 && four.w == 6 && four.member.n == 4 && three->member.y == 7);
+    a[threadIdx.x] = one.m;
+}
+"""
+
+
+def test_bases_and_members_without_a_value_are_constructed(check: Command) -> None:
+    code, out, err = check(PARTS, "--grid", "1", "--block", "4")
+    assert code == 0, out + err
+
+
 VIRTUAL = """
 #include <cassert>
 struct Base { __device__ virtual int f() const { return 1; } __device__ virtual int g() const = 0; };

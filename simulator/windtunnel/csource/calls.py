@@ -43,7 +43,7 @@ class Calls(Constructors):
     """Translates calls."""
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
+        super().__init__(*arguments)
         self.stack: list[int] = []
         self.uses = Uses()
         self.code: dict[str, Node] = {}
