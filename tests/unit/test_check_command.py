@@ -22,13 +22,13 @@ def test_a_clean_kernel_ends_with_0_and_a_finding_with_1(check: Command) -> None
     assert out.startswith("kernel.cu:4:5: DataRace: ")
 
 
-def test_json_lists_the_class_the_file_the_lines_and_the_message(check: Command) -> None:
+def test_json_lists_the_class_the_kernel_the_place_and_the_message(check: Command) -> None:
     code, out, _ = check(NEIGHBOUR, "--grid", "1", "--block", "64", "--format", "json")
     found, further = json.loads(out)
     assert further["finding"] == "DataRace"  # with an element more
     assert (code, found["finding"], found["file"], found["lines"]) == (1, "OutOfBounds", "kernel.cu", [4])
     assert "data" in found["message"]
-    assert set(found) == {"finding", "file", "lines", "message"}
+    assert (found["kernel"], len(found["columns"])) == ("neighbour", 1)
     assert json.loads(check(SAXPY, "--grid", "1", "--block", "64", "--format", "json")[1]) == []
 
 

@@ -41,6 +41,9 @@ if (threadIdx.x == 0) {{ if (blockIdx.x {}) atomicAdd(here, 1); while (atomicAdd
         ("int *free", "while (true) { int c = atomicAdd(free, 0); if (c > 0 && atomicCAS(free, c, c - 1) == c) break; } "
          "atomicAdd(free, 1);", None, ""),
         ("int *bins, const int *key", "atomicAdd(&bins[key[i]], 1);", None, ""),  # decides nothing
+        ("int *seen, const int *key", "int k = key[i] % 8; if (seen[k] != -1) return; seen[k] = i;", "DataRace",
+         "-1 in 'seen'"),
+        ("int *seen", "if (!seen[i]) seen[i] = 1;", None, "zeros in 'seen'"),
     ],
 )  # fmt: skip
 def test_a_counter_is_checked_as_it_is_before_its_first_use(
@@ -147,7 +150,7 @@ def test_a_step_of_a_reduction_that_never_reads_the_number_has_an_element_for_ea
 def test_memory_of_a_member_of_a_struct_grows(check: Command) -> None:
     source = kernel("G g, int *y", "y[i] = g.of[2 * i];", "struct G { int n; const int *of; };")
     code, _, err = check(source, *_LAUNCH)
-    assert code == 0 and "'g.of' is not given, and is made up with" in err
+    assert code == 0 and "the bounds of 'g.of' are not checked" in err
     assert "out of bounds for 'g.of' of 96" in check(source, *_LAUNCH, "--arg", "g.of=zeros:96")[1]
 
 

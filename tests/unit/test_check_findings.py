@@ -121,7 +121,7 @@ WORDINGS = {
     ".cu": (
         (
             "{ for (int i = 0; i < threadIdx.x; i++) { out[threadIdx.x] = i; __threadfence(); __syncthreads(); } }",
-            "thread 0 of block 0 has ended without reaching it in this turn of its loop",
+            "thread 0 of block 0 has ended without reaching it this time",
         ),
         (
             "{ if (threadIdx.x > 0) return; __threadfence(); __syncthreads(); }",
@@ -251,12 +251,12 @@ def test_an_index_of_a_member_of_several_dimensions_stays_within_the_member(tmp_
         assert verdict(checked(tmp_path, source, block="3")) == expected, index
 
 
-def test_an_index_in_smaller_units_than_an_element_says_so(tmp_path: Path) -> None:
+def test_an_index_counts_elements_and_names_the_part_of_one(tmp_path: Path) -> None:
     for kind, read, words in (
-        ("float4", "in[threadIdx.x + 1].x", "'in' of 256 elements (counted in units of 4 bytes; an element has 4)"),
+        ("float4", "in[threadIdx.x + 1].y", "index 64 (bytes 4 to 7 of an element of 16) is out of bounds for 'in' of 64 elements, at"),
         ("int", "((char *)in)[4 * threadIdx.x + 4]",
-         "'in' of 256 elements (counted in bytes; an element has 4)"),
-        ("float", "in[threadIdx.x + 1]", "'in' of 64 elements, at"),
+         "index 64 (byte 0 of an element of 4) is out of bounds for 'in' of 64 elements, at"),
+        ("float", "in[threadIdx.x + 1]", "index 64 is out of bounds for 'in' of 64 elements, at"),
     ):  # fmt: skip
         (found,) = checked(
             tmp_path, f"__global__ void k({kind} *in, float *out) {{ out[threadIdx.x] = {read}; }}"

@@ -39,7 +39,7 @@ def test_memory_that_is_made_up_grows_where_a_kernel_has_several_elements_for_a_
     for parameters, (body, name) in cases.items():
         source = f"__global__ void k({parameters}) {{ {start} {body} }}"
         code, _, err = check(source, *launch)
-        assert (code, f"'{name}' is not given, and is made up with" in err) == (0, True), (body, err)
+        assert (code, f"the bounds of '{name}' are not checked" in err) == (0, True), (body, err)
         assert check(source, *launch, "--arg", f"{name}=random:128")[0] == 1
     # A race is found in the larger memory; an element just past the end, or before the beginning, remains a finding.
     for body, finding in {

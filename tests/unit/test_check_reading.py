@@ -31,6 +31,58 @@ def test_what_is_not_supported_is_named_with_its_line(check: Command, body: str,
     assert err.startswith("windtunnel: kernel.cu:")
 
 
+def test_constants_become_integers_as_numbers_at_run_time_do(check: Command) -> None:
+    casts = [
+        f"({to}){x}" for to in ("int", "unsigned", "signed char", "long long") for x in ("1e20f", "-1e20f", "-1.9f")
+    ]
+    same = " ".join(
+        f"assert({one} == {one.replace(')', ')(zero + ')}));" for one in [*casts, "(int)NAN", "(int)INFINITY"]
+    )
+    source = f"#include <cassert>\n__global__ void k(const float *x) {{ float zero = x[0] * 0; {same} }}"
+    assert check(source, "--grid", "1", "--block", "1")[0] == 0
+
+
+PARTS = """
+#include <cassert>
+struct Set { int m, n; __device__ Set(int v = 3) : m(v) { n = m + 1; } };
+struct Valued { int z = 4; };
+struct Derived : Set { int y = 7; __device__ Derived() {} __device__ Derived(int q) : Set(q) {} };
+struct Both : Valued { struct { int w = 6; }; Derived member; };
+__global__ void k(int *a) {
+    Derived one, two(8); Both *three = new Both; Both four;
+    assert(one.m == 3 && one.n == 4 && one.y == 7 && two.m == 8 && two.y == 7);
+    assert(four.z == 4 && four.w == 6 && four.member.n == 4 && three->member.y == 7);
+    a[threadIdx.x] = one.m;
+}
+"""
+
+
+def test_bases_and_members_without_a_value_are_constructed(check: Command) -> None:
+    code, out, err = check(PARTS, "--grid", "1", "--block", "4")
+    assert code == 0, out + err
+
+
+VIRTUAL = """
+#include <cassert>
+struct Base { __device__ virtual int f() const { return 1; } __device__ virtual int g() const = 0; };
+struct Derived : Base {
+  __device__ int f() const override { return 2; }
+  __device__ int g() const override { return f() + Base::f() + this->f(); }
+};
+template <class T> __device__ int called(const T &b) { return b.f() + b.g(); }
+__global__ void k(int *a) { Derived d; a[threadIdx.x] = called<CLASS>(d); assert(a[threadIdx.x] == 7); }
+"""
+
+
+def test_a_virtual_method_is_called_of_an_object_whose_class_is_known(check: Command) -> None:
+    launch = ("--grid", "1", "--block", "4")
+    code, out, _ = check(VIRTUAL, *launch, "-D", "CLASS=Derived")
+    assert code == 0, out
+    code, _, err = check(VIRTUAL, *launch, "-D", "CLASS=Base")
+    assert code == 2
+    assert "kernel.cu:8:63: a call of the virtual method 'f' of an object that may be of a derived class" in err
+
+
 def test_no_header_outside_of_the_folders_is_read(check: Command, tmp_path: Path) -> None:
     kernel = "__global__ void k(int *a) { a[threadIdx.x] = N; }\n"
     outside = tmp_path / "outside"

@@ -3,6 +3,7 @@
 - *A row start* bounds a row together with the next element (`check_rows`): the numbers rise.
 - *A counter* is changed by atomic operations whose results, or a wait for it, decide what threads do: the program sets
   it to zero before the launch, or to what a compare-and-swap expects of it (a lock, an empty place of a table).
+- *A flag* is stored to where an element of it is a number (``if (!visited[v]) visited[v] = 1``): it begins with that.
 - *An index* says where a thread stores: the program sees to it that the threads do not store at one place.
 """
 
@@ -20,9 +21,12 @@ from windtunnel.language import ir
 _COUNTING = ("add", "inc", "or_", "exch", "cas")
 """The changes of a counter. One that also goes down, as a semaphore, does not begin with zero."""
 
+_LEAVES = (ir.Return, ir.ThreadExit, ir.Break, ir.Continue)
+"""Statements after which the rest of a block is not executed."""
+
 
 class Counter(NamedTuple):
-    """A buffer that begins with a number.
+    """A buffer that begins with a number: a counter, or a flag.
 
     Attributes:
         start: The number.
@@ -42,7 +46,7 @@ class Contents:
     Attributes:
         names: The parameters of the arrays of the kernel's tree.
         rising: The row starts.
-        counters: The counters.
+        counters: The counters and flags.
         places: For each buffer and line with stores at places that buffers state, and no reads, those buffers.
         indirect: The buffers and lines where every index depends on the contents of buffers.
     """
@@ -74,7 +78,13 @@ def contents_of(program: ir.Program, parameters: Sequence[CheckParameter], reque
     return Contents(
         names,
         frozenset(names[name] for name in row_starts(program, request.block, integers)),
-        {names[name]: counter for name, counter in _counters(program, flow, integers, numbers).items()},
+        {
+            names[name]: counter
+            for name, counter in {
+                **{name: Counter(start) for name, start in _flags(program.body, flow, frozenset()) if name in integers},
+                **_counters(program, flow, integers, numbers),
+            }.items()
+        },
         {(names[array], line): frozenset(names[one] for one in of) for (array, line), of in places.items()},
         frozenset((names[array], line) for array, line in indirect),
     )
@@ -120,6 +130,44 @@ def _conditions(body: Sequence[ir.Stmt], *, waits: bool) -> Iterator[tuple[ir.Ex
         for e in ir.expressions(statement):
             if isinstance(e, ir.Select):
                 yield e.condition, False
+
+
+def _flags(body: Sequence[ir.Stmt], flow: Flow, known: frozenset[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Yield the buffers that are stored to where an element of them is a number, and that number.
+
+    ``known``: the buffers of which an element is a number where the statements are executed.
+    """
+    for statement in body:
+        if isinstance(statement, ir.If):
+            yes, no = (known | _equal(statement.condition, flow, holds=holds) for holds in (True, False))
+            yield from _flags(statement.body, flow, yes)
+            yield from _flags(statement.orelse, flow, no)
+            if statement.body and isinstance(statement.body[-1], _LEAVES):
+                known = no
+        elif isinstance(statement, (ir.While, ir.For)):
+            yield from _flags(statement.body, flow, known)
+        elif isinstance(statement, ir.Store):
+            yield from (one for one in known if one[0] == statement.array)
+
+
+def _equal(e: ir.Expr, flow: Flow, *, holds: bool) -> frozenset[tuple[str, int]]:
+    """Return the buffers of which an element is a number where a condition holds, or does not, and that number."""
+    match e:
+        case ir.Logic(op=op, left=left, right=right) if (op == "and") == holds:
+            return _equal(left, flow, holds=holds) | _equal(right, flow, holds=holds)
+        case ir.Unary(op="not", operand=operand):
+            return _equal(operand, flow, holds=not holds)
+        case ir.Binary(op="==" | "!=" as op, left=left, right=right) if (op == "==") == holds:
+            pairs = [(left, literal(right)), (right, literal(left))]
+        case ir.Convert(operand=operand) if not holds:
+            pairs = [(operand, 0)]
+        case _:
+            pairs = []
+    return frozenset(
+        (source.name, number)
+        for one, number in pairs if number is not None
+        for source in flow.of(one) if source.kind == "load" and len(flow.of(one)) == 1
+    )  # fmt: skip
 
 
 def _places(

@@ -73,6 +73,24 @@ class Flow:
         return {source.name for source in self.of(e) if source.kind != "number"}
 
 
+def deciding_numbers(program: ir.Program) -> frozenset[str]:
+    """Return the parameters on which an index, a condition or the bound of a loop depends."""
+    flow, deciding = Flow(program), list[ir.Expr]()
+    for statement in ir.walk(program.body):
+        if isinstance(statement, (ir.If, ir.While)):
+            deciding.append(statement.condition)
+        elif isinstance(statement, ir.For):
+            deciding += [statement.start, statement.stop]
+        elif isinstance(statement, ir.Store):
+            deciding += statement.indices
+        for e in ir.expressions(statement):
+            if isinstance(e, (ir.Load, ir.Atomic)):
+                deciding += e.indices
+            elif isinstance(e, ir.Select):
+                deciding.append(e.condition)
+    return frozenset(source.name for e in deciding for source in flow.of(e) if source.kind == "number")
+
+
 def adds_nothing(e: ir.Atomic) -> bool:
     """Return whether an atomic operation only reads: ``atomicAdd(p, 0)``."""
     return e.op in ("add", "sub", "or_", "xor") and literal(e.values[0]) == 0

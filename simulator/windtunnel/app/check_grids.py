@@ -20,8 +20,9 @@ from itertools import chain
 from math import prod
 from typing import NamedTuple
 
+from windtunnel.app.check_flow import deciding_numbers
 from windtunnel.app.check_polynomials import AXES, ORDERED, Polynomial, Reading, combined, without
-from windtunnel.app.check_sizes import smaller
+from windtunnel.app.check_sizes import other_order, smaller
 from windtunnel.language import ir
 
 _FEW = 4
@@ -106,7 +107,7 @@ def grid_sizes(
 
     further = _fewer(uses, numbers, block)
     mixed = any(shape.mixed for shape in uses.read_shapes)
-    other = _other_order(further) if mixed and not uses.reads_grid else {}
+    other = other_order(further) if mixed and not uses.reads_grid else {}
     return GridSizes(with_sides({}), [with_sides(sides) for sides in (further, other) if sides])
 
 
@@ -120,14 +121,6 @@ def _fewer(uses: Uses, numbers: Mapping[str, int], block: Sequence[int]) -> dict
         if value < numbers[name]:
             made[name] = value
     return dict(sorted(made.items()))
-
-
-def _other_order(sides: Mapping[str, int]) -> dict[str, int]:
-    """Return the sides with the largest one as the smallest."""
-    if len(sides) < 2:
-        return {}
-    largest, smallest = max(sides, key=lambda n: sides[n]), min(sides.values())
-    return {**sides, largest: smallest - max(smallest // 4, 1)} if smallest > 1 else {}
 
 
 class Uses:
@@ -176,7 +169,7 @@ class Uses:
             if isinstance(statement, ir.Store):
                 self._index(statement.array, statement.indices)
         self.pitches = self._pitches()
-        self.sides = self._sides(self.integers - {e.name for e in expressions if isinstance(e, ir.Variable)})
+        self.sides = self._sides()
         self.guards = self._guards()
 
     # What integers are compared with.
@@ -283,7 +276,7 @@ class Uses:
                     found.setdefault(name, set()).add(axes.pop() if whole else None)
         return found
 
-    def _sides(self, never: Collection[str]) -> dict[str, int]:
+    def _sides(self) -> dict[str, int]:
         sides: dict[str, int] = {}
         for role in (_WHOLE, _CLAMPED):
             for name, roles in self.roles.items():
@@ -296,10 +289,11 @@ class Uses:
                 sides.setdefault(name, max(axes, key=lambda axis: self.extents[axis]))
         for name, roles in self.roles.items():
             sides.setdefault(name, min(roles))
-        # An integer that is never read is the size along the axis that has none.
-        missing = [axis for axis in (0, 1) if axis not in sides.values()]
-        if len(never) == 1 and len(missing) == 1 and sides:
-            sides[next(iter(never))] = missing[0]
+        # An integer on which no index and no condition depends is the size along the axis that has none.
+        unused = self.integers - deciding_numbers(self.program)
+        missing = [axis for axis in range(AXES) if self.extents[axis] > 1 and axis not in sides.values()]
+        if len(unused) == 1 and len(missing) == 1 and sides:
+            sides[next(iter(unused))] = missing[0]
         return sides
 
     def numbers(self) -> dict[str, int]:
@@ -441,10 +435,10 @@ class Uses:
         return found
 
     def _is_inside(self, shapes: Sequence[Shape]) -> bool:
-        """Return whether accesses are within the rows, on both sides of them, or one column or one row beyond.
+        """Return whether accesses are within the rows, on both sides of them, or one column, row or plane beyond.
 
         Other neighbours on one side alone may be those of a filter, whose input is larger than its output. So may one
-        row or column be where the rows of some buffer are longer by a constant than a size.
+        of them be where the rows of some buffer are longer by a constant than a size.
         """
         steps = {step for shape in shapes for step in shape.steps}
         if max(steps, default=0) <= 0 or min(steps) < 0:
@@ -453,7 +447,7 @@ class Uses:
         # Without an access of a thread's own row, the buffer may begin with a row more.
         own = any(shape.turned or not any(shape.steps) for shape in shapes)
         inner = {s for s in beyond if not any(s[1:])}
-        outer = {s for s in beyond if own and s[:2] == (0, 1) and not any(s[2:])}
+        outer = {s for s in beyond if own and s[0] == 0 and sorted(s)[-2:] == [0, 1]}
         return (
             len(inner) <= 1 and inner | outer == beyond and not self.is_staggered and not any(s.mixed for s in shapes)
         )
@@ -515,7 +509,6 @@ class Uses:
         keys = sorted(groups, key=lambda key: (len(key[0]), key[1]))
         if not keys or not any(isinstance(bound, str) for bound in bounds.values()):
             return None
-        inner = keys[0][1] if not keys[0][0] else 1
         steps = []
         for names, factor in keys:
             step = rest.pop(names, 0)
@@ -529,13 +522,18 @@ class Uses:
         of_bounds = {bound for bound in bounds.values() if isinstance(bound, str)}
         pitches = {name for names, _ in keys for name in names}
         free = sorted(name for name in pitches - of_bounds if name not in self.roles and name not in self.counts)
-        within = [key for key in keys if not free or all(name in key[0] for name in free)]
-        sides = [bounds[key] for key in within] + free
-        numbers = [one for one in sides if isinstance(one, int)]
-        names = tuple(sorted(one for one in sides if isinstance(one, str)))
+        sides, inside, factor = list(free), 0, 1
+        for key in keys:
+            bound, pitch = bounds[key], key[1] if len(key[0]) >= inside else 1
+            inside += isinstance(bound, str)
+            if not all(name in key[0] for name in free):
+                continue
+            # The constant of a pitch: 2 of (2 * y + 1) * width. Without the sizes inside, it stands for them.
+            factor = max(factor, pitch) * (bound if isinstance(bound, int) else 1)
+            sides += [bound] if isinstance(bound, str) else []
         turned = any(all(sign < 0 for _, sign in terms) for terms in groups.values())
         mixed = not free and not self._is_chain(keys, bounds)
-        return Shape(inner * prod(numbers), names, tuple(steps), mixed, turned)
+        return Shape(factor, tuple(sorted(sides)), tuple(steps), mixed, turned)
 
     @staticmethod
     def _is_chain(

@@ -48,6 +48,7 @@ class Scope:
         plain: Whether an element just past the end is a finding, as in launches of one dimension.
         contents: What the buffers of integers are for.
         blocks: The number of blocks.
+        kernel: The name of the kernel.
     """
 
     elements: Mapping[str, int] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class Scope:
     plain: bool = True
     contents: Contents = field(default_factory=Contents)
     blocks: int = 1
+    kernel: str = ""
 
     # Long: one case for each class of a finding.
     def after(self, made: MadeUp, finding: Finding) -> MadeUp | None:
@@ -180,8 +182,9 @@ class Scope:
     def notes(self, made: MadeUp, found: str | None, finding: Finding | None) -> list[str]:
         """Return what to say of what has changed, except of memory that a finding names, and of what was in vain."""
         grown = [
-            f"'{name}' is not given, and is made up with {count:,} elements, because the kernel accesses element "
-            f"{made.accessed.get(name, count - 1):,}: {self.spec(name)} states its size"
+            f"the bounds of '{name}' are not checked: its size is not given, and the kernel accesses more than an "
+            f"element for each thread (element {made.accessed.get(name, count - 1):,}), so {count:,} are made up; "
+            f"{self.spec(name)} states the size"
             for name, count in made.counts.items() if name != found and name in self.elements
         ]  # fmt: skip
         for name, number in sorted(made.filled.items()):

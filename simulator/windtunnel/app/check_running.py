@@ -43,9 +43,10 @@ MOST_THREADS = 1 << 32
 
 @dataclass(frozen=True)
 class Found:
-    """A finding: its class in `windtunnel.errors`, its place, and its message."""
+    """A finding: its class in `windtunnel.errors`, the kernel, its place, and its message."""
 
     finding: str
+    kernel: str
     file: str
     lines: tuple[int, ...]
     columns: tuple[int, ...]
@@ -109,7 +110,7 @@ class Launches:
                 problem = exceeded(accelerator.info.limits, dims(request.grid), dims(request.block), 0)
                 if problem is not None:
                     error = accelerator.make_error(LaunchError, f"launch {kernel.name}", problem, "configuration")
-                    raise InputError(str(error), where=request.where)
+                    raise InputError(_stated(error, request), where=request.where)
                 pointers = [p.name for p in kernel.parameters if p.kind == "pointer"]
                 made_up = [name for name in pointers if name not in request.arguments and name not in named]
                 named.update(pointers)
@@ -180,7 +181,7 @@ class Launches:
                 for kernel, request, contents in zip(self.kernels, self.requests, self.contents, strict=True):
                     shared_bytes = accelerator.info.limits.shared_bytes
                     scope = self._scope(kernel, request, buffers, made, shared_bytes)
-                    scope = replace(scope, contents=contents, blocks=math.prod(request.grid))
+                    scope = replace(scope, contents=contents, blocks=math.prod(request.grid), kernel=kernel.name)
                     arguments = arguments_of(accelerator, kernel.parameters, request, buffers, made)
                     function = Kernel(kernel.function)
                     shared = made.shared_bytes if request.shared_bytes is None else request.shared_bytes
@@ -199,7 +200,7 @@ class Launches:
             problem = f"the launch is too large for the memory of this machine ({error})"
             raise InputError(problem, where=request.where, expected="smaller sizes (--grid, --arg)") from None
         except DeviceError as error:
-            raise InputError(str(error), where=self.requests[0].where) from None
+            raise InputError(_stated(error, request), where=request.where) from None
         return found, scope, _times(profile.launches, self.device)
 
     def _smaller(self, error: StepsExceededError, scope: Scope) -> StepsExceededError:
@@ -272,7 +273,9 @@ class Launches:
             size = f"{size}; in a further launch, which check adds, with {self.filled}"
         size = in_opencl(size) if self.requests[0].file.suffix == ".cl" else size
         name, file = type(finding).__name__, finding.file or ""
-        return Found(name, file, tuple(finding.lines), finding.columns, finding.places, f"{finding}{size}")
+        return Found(
+            name, scope.kernel, file, tuple(finding.lines), finding.columns, finding.places, f"{finding}{size}"
+        )
 
     def _is_of_a_thread_with_an_element(self, finding: Finding) -> bool:
         """Return whether an access out of bounds is one of a thread that has an element of its own along x.
@@ -284,6 +287,11 @@ class Launches:
             return False
         block, thread = finding.threads[0]
         return block[0] * self.requests[0].block[0] + thread[0] < self.fewer.elements
+
+
+def _stated(error: DeviceError, request: LaunchRequest) -> str:
+    """Return the message of an error; for OpenCL without the code, which is one of the device's own API."""
+    return f"{error.operation} on {error.device}: {error.problem}" if request.file.suffix == ".cl" else str(error)
 
 
 def _times(launches: Sequence[LaunchProfile], device: str) -> list[Predicted]:

@@ -49,6 +49,14 @@ def smaller(threads: int, block: int) -> int | None:
     return threads - max(block // 3, 1) if threads > 1 else None
 
 
+def other_order(sides: Mapping[str, int]) -> dict[str, int]:
+    """Return the sides with the largest one as the smallest."""
+    if len(sides) < 2:
+        return {}
+    largest, smallest = max(sides, key=lambda n: sides[n]), min(sides.values())
+    return {**sides, largest: smallest - max(smallest // 4, 1)} if smallest > 1 else {}
+
+
 class SecondSize(NamedTuple):
     """A further launch of a kernel.
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--steps", type=click.IntRange(0), metavar="N",
-    help="The most turns of loops of a launch, 0 for any number.  [default: 1000000]",
+    help="The most steps of a launch, 0 for any number. A step is a turn of a loop, which up to 32,768 threads take "
+    "together.  [default: 1000000]",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Also report unordered writes of one equal value.")
 @click.option(
@@ -47,7 +48,8 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
     from the signature: a pointer to one random element for each thread, the number of threads for an integer, 1 for a
     float.
 
-    Exit codes: 0 if nothing was found, 1 if there is a finding, 2 if the source or an argument is wrong.
+    Exit codes: 0 if nothing was found, 1 if there is a finding, 2 if the source or an argument is wrong or a launch is
+    too large, 70 for a bug of Windtunnel.
 
     \b
     windtunnel check saxpy.cu --grid 4 --block 256 --arg n=1000 --arg x=random:1000 --arg y=zeros:1000
@@ -75,7 +77,14 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
     if form == "json":
         print_json(
             [
-                {"finding": f.finding, "file": f.file, "lines": list(f.lines), "message": f.message}
+                {
+                    "finding": f.finding,
+                    "kernel": f.kernel,
+                    "file": f.file,
+                    "lines": list(f.lines),
+                    "columns": list(f.columns),
+                    "message": f.message,
+                }
                 for f in checked.findings
             ]
         )
@@ -116,7 +125,7 @@ def _requests(file: Path, grid: str | None, block: str | None, options: dict[str
         return launches_of(file)
     for option, value in (("--grid", grid), ("--block", block)):
         if value is None:
-            raise InputError(f"no {option}", where=Location(field=option), expected=f"{option} X[,Y[,Z]]")
+            raise InputError(f"{option} is missing", expected=f"{option} X[,Y[,Z]]")
     check_folders(options["include"], Location(field="-I"))
     request = LaunchRequest(
         file,

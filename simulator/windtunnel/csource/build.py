@@ -14,7 +14,7 @@ COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def literal(line: int, value: float | bool, kind: Scalar) -> ir.Literal:
-    """Return a number of a type; an integer keeps the low bits that fit."""
+    """Return a number of a type; an integer keeps the low bits that fit, and a float becomes the nearest integer."""
     return ir.Literal(line, _fitted(value, kind), type=kind)
 
 
@@ -25,9 +25,8 @@ def _fitted(value: float | bool, kind: Scalar) -> int | float | bool:
         with np.errstate(all="ignore"):
             return float(kind.dtype.type(value))
     if isinstance(value, float):
-        if not math.isfinite(value):
-            return 0
-        value = int(value)
+        low, high = np.iinfo(kind.dtype).min, np.iinfo(kind.dtype).max
+        return 0 if math.isnan(value) else int(low) if value < low else int(high) if value > high else int(value)
     value = int(value) & (2**kind.bits - 1)
     return value - 2**kind.bits if kind.kind == "int" and value >= 2 ** (kind.bits - 1) else value
 

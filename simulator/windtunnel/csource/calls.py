@@ -26,6 +26,7 @@ from windtunnel.csource.values import (
     Value,
     Var,
     copied,
+    is_whole,
 )
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, U64
@@ -42,7 +43,7 @@ class Calls(Constructors):
     """Translates calls."""
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
+        super().__init__(*arguments)
         self.stack: list[int] = []
         self.uses = Uses()
         self.code: dict[str, Node] = {}
@@ -153,15 +154,18 @@ class Calls(Constructors):
         if whole is None:
             this = None if declared.cursor.is_static_method() else self._this(node)
         else:
-            inner = bare(whole)
+            inner = _as_declared(whole)
             if isinstance(inner.type, Record) and inner.type.is_lambda:
                 return self._lambda(node, inner, given, definition)
             if isinstance(inner.type, Pointer) and not inner.type.reference:
                 this = self._this(inner) if is_this(inner) else Mem(self.pointer(inner), inner.type.pointee)
             else:
                 this = self.place(inner)
-        if declared.cursor.is_virtual_method() and (whole is None or isinstance(this, Mem)):
-            raise node.refused(f"a call of the virtual method '{declared.name}'", "a method that is not virtual")
+        if declared.cursor.is_virtual_method() and not is_whole(this):
+            raise node.refused(
+                f"a call of the virtual method '{declared.name}' of an object that may be of a derived class",
+                "a method that is not virtual, or a reference to the derived class",
+            )
         if (
             declared.name == "operator="
             and (definition is None or is_implicit(declared))
@@ -434,6 +438,14 @@ class Calls(Constructors):
             made = self.new_object(declared.name, "local", kind.size, kind, line)
             return Mem(self.start_of(made), kind)
         return self.variable(declared.name, kind)
+
+
+def _as_declared(node: Node) -> Node:
+    """Return an object without the conversion to the base class that has the method which is called."""
+    node = bare(node)
+    while node.kind == "UNEXPOSED_EXPR" and len(operands(node)) == 1 and isinstance(operands(node)[0].type, Record):
+        node = bare(operands(node)[0])
+    return node
 
 
 def _class_of(declared: Node) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Record
@@ -13,6 +14,11 @@ from windtunnel.csource.values import Aggregate, Closure, Frame, Mem, Place, Reg
 
 class Constructors(Expressions):
     """Translates constructors."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._defaulted: dict[int, bool] = {}
+        """Whether a part of an object has a default value, by the class."""
 
     def inlined(
         self, node: Node, function: Node, given: Sequence[Node], this: Place | None, outer: Frame | None = None
@@ -35,38 +41,72 @@ class Constructors(Expressions):
             if given:
                 return self.value(given[0])
             return self._defaults(node, declared, kind, target)
-        if target is None:
-            made = self.variable("made", kind) if not (isinstance(kind, Record) and kind.in_memory) else None
-            target = (
-                Reg(made, 0, kind)
-                if made is not None
-                else Mem(self.start_of(self.new_object("made", "local", kind.size, kind, line)), kind)
-            )
+        target = self._new_place(kind, line) if target is None else target
         self.inlined(node, definition, given, target)
         return target
+
+    def _new_place(self, kind: CType, line: int) -> Place:
+        if isinstance(kind, Record) and kind.in_memory:
+            return Mem(self.start_of(self.new_object("made", "local", kind.size, kind, line)), kind)
+        return Reg(self.variable("made", kind), 0, kind)
 
     def _defaults(
         self, node: Node, declared: Node, kind: CType, target: Place | None, but: Collection[str] = ()
     ) -> Value | Place:
-        """Initialise members by their default values; without any, the object stays as it is."""
-        record = declared.cursor.semantic_parent
-        # An instance of a class template has no children, but its type has the members.
-        values = [Node(node.unit, one) for one in record.type.get_fields()]
-        initial = {one.name: found for one in values if (found := _default_of(one)) is not None}
-        if not initial or not isinstance(kind, Record):
+        """Initialise bases and members by their default values; without any, the object stays as it is.
+
+        ``but``: the names of the members and of the types of the bases that get other values.
+        """
+        of = declared.cursor.semantic_parent.type
+        if not isinstance(kind, Record) or not self._has_defaults(node, of):
             return target if target is not None else Aggregate(kind, {})
-        if target is None:
-            target = Reg(self.variable("made", kind), 0, kind)
-        for name, value in initial.items():
-            member = kind.member(name)
-            if member is not None and name not in but:
-                place = self.part(target, member.offset, member.type)
-                if bare(value).kind == "INIT_LIST_EXPR":
-                    made = self.listed(bare(value), member.type)
-                else:
-                    made = self._to(value, self.value(value), value.type, member.type)
-                self.store(self.line(value), place, made)
+        target = self._new_place(kind, self.line(node)) if target is None else target
+        self._begin(node, of, target, but)
         return target
+
+    def _has_defaults(self, node: Node, of: Any) -> bool:
+        """Return whether a part of an object of a class of Clang has a value without being given one."""
+        key = int(of.get_declaration().hash)
+        if key not in self._defaulted:
+            self._defaulted[key] = any(
+                _default_of(Node(node.unit, one)) is not None
+                or _constructor(node, one.type) is not None
+                or self._has_defaults(node, one.type)
+                for one in (*_bases(of), *of.get_fields())
+            )
+        return self._defaulted[key]
+
+    def _begin(self, node: Node, of: Any, target: Place, but: Collection[str]) -> None:
+        """Give the parts of an object of a class of Clang their default values."""
+        assert isinstance(target.type, Record)  # noqa: S101  as the caller has seen
+        for base in _bases(of):
+            if base.type.get_canonical().spelling not in but:
+                self._construct_part(node, base.type, self._as_base(target, node.unit.type_of(base.type, node)))
+        # An instance of a class template has no children, but its type has the members.
+        for one in of.get_fields():
+            if not one.spelling or "(" in one.spelling:  # members of an unnamed one are named as those of the object
+                self._begin(node, one.type, target, but)
+                continue
+            member, value = target.type.member(one.spelling), _default_of(Node(node.unit, one))
+            if member is None or one.spelling in but:
+                continue
+            place = self.part(target, member.offset, member.type)
+            if value is None:
+                self._construct_part(node, one.type, place)
+                continue
+            if bare(value).kind == "INIT_LIST_EXPR":
+                made = self.listed(bare(value), member.type)
+            else:
+                made = self._to(value, self.value(value), value.type, member.type)
+            self.store(self.line(value), place, made)
+
+    def _construct_part(self, node: Node, of: Any, target: Place) -> None:
+        """Initialise a base or a member that is given no value."""
+        constructor = _constructor(node, of)
+        if constructor is not None:
+            self.inlined(node, constructor, [], target)
+        elif isinstance(target.type, Record) and self._has_defaults(node, of):
+            self._begin(node, of, target, ())
 
     # Long: one case for each kind of entry of a list of members.
     def _initialised(self, function: Node) -> None:
@@ -76,7 +116,9 @@ class Constructors(Expressions):
         this = self.frame.this
         if this is not None:
             named = {kid.name for kid in function.kids if kid.kind == "MEMBER_REF"}
-            self._defaults(function, function, this.type, this, named)
+            bases = {kid.cursor.type.get_canonical().spelling for kid in function.kids if kid.kind == "TYPE_REF"}
+            if function.cursor.semantic_parent.type.get_canonical().spelling not in bases:
+                self._defaults(function, function, this.type, this, named | bases)
         kids = [
             kid for kid in function.kids if kid.kind not in ("PARM_DECL", "COMPOUND_STMT") and "ATTR" not in kid.kind
         ]
@@ -124,6 +166,20 @@ def is_implicit(declared: Node) -> bool:
     return bool(declared.cursor.is_default_method()) or (
         parent is not None and parent.location == declared.cursor.location
     )
+
+
+def _bases(of: Any) -> list[Any]:
+    """Return the bases of a class of Clang, other than of an instance of a template."""
+    return [kid for kid in of.get_declaration().get_children() if kid.kind.name == "CXX_BASE_SPECIFIER"]
+
+
+def _constructor(node: Node, of: Any) -> Node | None:
+    """Return the constructor without arguments that a class of Clang has in the source; None if it has none."""
+    for kid in of.get_declaration().get_children():
+        if kid.kind.name == "CONSTRUCTOR" and kid.is_default_constructor():
+            declared = node.unit.declaration(kid)
+            return None if is_implicit(declared) else declared.definition
+    return None
 
 
 def _default_of(field: Node) -> Node | None:

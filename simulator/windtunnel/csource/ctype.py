@@ -167,6 +167,14 @@ class Record(CType):
                     return one.offset + inner
         return None
 
+    def has_base_at(self, offset: int, kind: CType) -> bool:
+        """Return whether the part of a type at an offset is the base of another object, and not one of its own."""
+        return any(
+            (not one.name and one.offset == offset and one.type is kind)
+            or (isinstance(one.type, Record) and one.type.has_base_at(offset - one.offset, kind))
+            for one in self.fields
+        )
+
     @cached_property
     def is_packed(self) -> bool:
         """Whether its members may lie at addresses that are no multiples of their sizes."""

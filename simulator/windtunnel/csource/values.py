@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import TYPE_CHECKING
 
-from windtunnel.csource.ctype import CType, Number, Vector
+from windtunnel.csource.ctype import CType, Number, Record, Vector
 from windtunnel.language import ir
 
 if TYPE_CHECKING:
@@ -107,6 +107,14 @@ class Aggregate:
 
     type: CType
     parts: Mapping[int, ir.Expr | Ptr]
+
+
+def is_whole(place: Place | None) -> bool:
+    """Return whether an object is known to be a whole one, which it is not if it may be the base of another object."""
+    if isinstance(place, (Reg, Given)):
+        whole = place.var.type if isinstance(place, Reg) else place.value.type
+        return not (isinstance(whole, Record) and whole.has_base_at(place.offset, place.type))
+    return False
 
 
 @dataclass

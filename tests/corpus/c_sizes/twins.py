@@ -254,5 +254,59 @@ TWINS: dict[str, tuple[Sized, dict[str, tuple[str, str]]]] = {
         ),
         {"wrong side": ("out[y * OW + x]", "out[y * OH + x]")},
     ),
+    "rows twice": (
+        Sized(
+            """
+        __global__ void k(const float *in, float *out, int w, int h) { INDICES;
+          if (x < w && y < h) { int W = 2 * w; float v = in[y * w + x];
+            out[2 * y * W + 2 * x] = v; out[2 * y * W + 2 * x + 1] = v;
+            out[(2 * y + 1) * W + 2 * x] = v; out[(2 * y + 1) * W + 2 * x + 1] = v; } }
+            """,
+            "3,2",
+            "16,8",
+        ),
+        {"rows too far": ("(2 * y + 1) * W + 2 * x] ", "(2 * y + 2) * W + 2 * x] ")},
+    ),
+    "interlaced": (
+        Sized(
+            """
+        __kernel void k(__global const float *in, __global float2 *out, int w, int h) {
+          int x = get_global_id(0), y = get_global_id(1);
+          if (x < w && y < h) { out[(y * 2) * w + x] = (float2)(in[y * w + x]); out[(y * 2 + 1) * w + x] = 0; } }
+            """,
+            "3,2",
+            "16,8",
+        ),
+        {},
+    ),
+    "volume": (
+        Sized(
+            """
+        __global__ void k(const float *in, float *a, int nx, int ny, int nz) {
+          int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+          int z = blockIdx.z * blockDim.z + threadIdx.z;
+          if (x < nx && y < ny && z < nz) a[(z * ny + y) * nx + x] = in[(z * ny + y) * nx + x]; }
+            """,
+            "2,3,2",
+            "8,4,4",
+        ),
+        {
+            "no guard along z": (" && z < nz", ""),
+            "value of the depth": ("&& z < nz) a[(z * ny + y) * nx + x] =", ") a[(z * ny + y) * nx + x] = nz *"),
+        },
+    ),
+    "planes": (
+        Sized(
+            """
+        __global__ void k(const float *in, float *out, int nx, int ny, int nz) { INDICES;
+          if (x >= nx || y >= ny) return; out[y * nx + x] = 0;
+          for (int k = 0; k < nz - 1; k++)
+            out[(k * ny + y) * nx + x] = in[((k + 1) * ny + y) * nx + x] - in[(k * ny + y) * nx + x]; }
+            """,
+            "3,2",
+            "16,8",
+        ),
+        {"a plane too far": ("nz - 1", "nz")},
+    ),
 }
 """Of each kernel, what is replaced by what in a twin."""

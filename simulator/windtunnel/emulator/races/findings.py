@@ -42,7 +42,7 @@ def race(
         threads.reverse()
     same_block = launch.block_of(later.thread) == launch.block_of(earlier.thread)
     return DataRace(
-        f"{launch}: data race on element {index} of '{spelled(launch, array)}'{in_units(launch, array)}: {accesses}; "
+        f"{launch}: data race on element {shown(launch, array, index)} of '{spelled(launch, array)}': {accesses}; "
         f"{_WITHIN_BLOCK if same_block else _ACROSS_BLOCKS}",
         **launch.position_of(later.line, earlier.line),
         array=array,
@@ -56,11 +56,14 @@ def spelled(launch: Launch, name: str) -> str:
     return launch.program.spellings.get(name, name)
 
 
-def in_units(launch: Launch, array: str) -> str:
-    """Return in which units an array's elements are counted, if these are smaller than its elements."""
+def shown(launch: Launch, array: str, index: int | tuple[int, ...]) -> str:
+    """Return an index in words. Where it counts smaller units, it is the one of an element, with the part of that."""
     unit, element = launch.program.units.get(array, (0, 0))
-    counted = "bytes" if unit == 1 else f"units of {unit} bytes"
-    return f" (counted in {counted}; an element has {element // unit})" if unit else ""
+    if not unit or not isinstance(index, int):
+        return str(index)
+    number, byte = divmod(index * unit, element)
+    part = f"byte {byte}" if unit == 1 else f"bytes {byte} to {byte + unit - 1}"
+    return f"{number} ({part} of an element of {element})"
 
 
 def in_flight(
@@ -105,14 +108,15 @@ def out_of_bounds(
     launch: Launch, array: str, shape: Sequence[int], index: tuple[int, ...], thread: int, line: int, others: int = 0
 ) -> OutOfBounds:
     """Return the finding that a thread, and ``others`` more, access an index outside an array."""
-    shown = index[0] if len(index) == 1 else index
+    at = index[0] if len(index) == 1 else index
+    unit, element = launch.program.units.get(array, (1, 1))
+    sides = " x ".join(str(side * unit // element) for side in shape)
     found = OutOfBounds(
-        f"{launch}: index {shown} is out of bounds for '{spelled(launch, array)}' of "
-        f"{' x '.join(map(str, shape))} elements{in_units(launch, array)}, at "
-        f"{launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
+        f"{launch}: index {shown(launch, array, at)} is out of bounds for '{spelled(launch, array)}' of {sides} "
+        f"elements, at {launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
         **launch.position_of(line),
         array=array,
-        index=shown,
+        index=at,
         threads=(launch.thread(thread),),
     )
     found.shape = tuple(shape)
@@ -124,9 +128,8 @@ def uninitialised_element(
 ) -> UninitializedRead:
     """Return the finding that a thread reads an element before any write."""
     return UninitializedRead(
-        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of "
-        f"'{spelled(launch, array)}'{in_units(launch, array)} at "
-        f"{launch.describe_line(line)} before any write",
+        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element "
+        f"{shown(launch, array, index)} of '{spelled(launch, array)}' at {launch.describe_line(line)} before any write",
         **launch.position_of(line),
         array=array,
         index=index,

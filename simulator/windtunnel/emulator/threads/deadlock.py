@@ -31,8 +31,8 @@ def divergence_error(
         other = ended[0]
         lines: tuple[int, ...] = (first.line,)
         reach = f"{counts[0]:,} of {counts[1]:,} threads {of} reach"
-        turn = " in this turn of its loop" if first.line in _lines_in_loops(launch.program.body) else ""
-        rest = f"{launch.describe_thread(other.id)} has ended without reaching it{turn}"
+        again = " this time" if first.line in _lines_in_loops(launch.program.body) else ""
+        rest = f"{launch.describe_thread(other.id)} has ended without reaching it{again}"
     else:
         lines = (first.line, other.line)
         reach = f"some threads {of} reach"
