@@ -12,7 +12,7 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.declarations import strided_names
-from windtunnel.language.numba.lambdas import function_source
+from windtunnel.language.numba.outside import compiled_source
 from windtunnel.language.numba.reader import Frame, NeedsFlat
 from windtunnel.language.numba.recursion import RecursiveReader
 from windtunnel.language.numba.values import Cplx, Num, Tup, Value, literal
@@ -118,7 +118,7 @@ def read_kernel(
     overloads: Extensions | None = None,
 ) -> NumbaProgram:
     """Return the program of a kernel for arguments of these types. Raises KernelError if it is not one."""
-    source = function_source(function)
+    source = compiled_source(function)
     memory = _Memory()
     for _ in range(_ROUNDS):
         reader = _KernelReader(source, memory, overloads, debug=debug)
@@ -135,7 +135,7 @@ def read_kernel(
 
 def result_of(function: Callable[..., Any], arguments: Sequence[Argument]) -> Value | None:
     """Return a value with the type of a device function's result; None if it returns none. Raises KernelError."""
-    source = function_source(function)
+    source = compiled_source(function)
     memory = _Memory()
     for _ in range(_ROUNDS):
         reader = _KernelReader(source, memory, None, debug=False)
