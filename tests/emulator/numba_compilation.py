@@ -1,13 +1,19 @@
-"""Programs for Numba CUDA that `test_numba_language` runs: what a compilation keeps, takes and refuses."""
+"""Programs for Numba CUDA that `test_numba_language` runs: what compilations keep, take and refuse, and records."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import cuda
 
+from windtunnel.core.errors import Finding
+from windtunnel.emulate import session
+
 warnings.simplefilter("ignore")
+FINDINGS = session.current.open().findings
 NUMBER, PAIR, ARRAY, ROWS = 1, (1, 2), np.array([1.0, 2.0]), (np.ones(1),)
 
 
@@ -53,6 +59,88 @@ def program_a_compilation_keeps_the_globals_arrays_and_cells_of_its_own_time() -
     assert first.tolist() == again.tolist() == of_float.tolist() == [1, 1, 1, 1, 2]
     assert of_int.tolist() == [4, 4, 4, 4, 2]
     assert (cell[0], cell_of_int[0]) == (1, 4)
+
+
+def refused(call: Callable[[], Any]) -> str:
+    """The message of the TypeError or the finding of a call; empty if there is none."""
+    try:
+        call()
+    except (TypeError, Finding) as error:
+        FINDINGS.clear()
+        return str(error)
+    return ""
+
+
+@cuda.jit("void(int64[:, ::1])")
+def of_rows(a):
+    a[0, 1] = 7
+
+
+@cuda.jit("void(int64[::1, :], int64[:])")
+def of_columns(a, b):
+    a[0, 1] = b[1]
+
+
+def program_arrays_that_do_not_lie_as_the_only_signature_says_are_refused() -> None:
+    rows, columns = np.zeros((2, 3), np.int64), np.zeros((2, 3), np.int64, order="F")
+    every_second = cuda.to_device(np.arange(8))[::2]
+    of_rows[1, 1](rows)
+    of_columns[1, 1](columns, every_second)
+    of_columns[1, 1](np.zeros((2, 2), np.int64)[:1], every_second)  # one row lies in both orders
+    assert (rows[0, 1], columns[0, 1]) == (7, 2)
+    for call, words in (
+        (lambda: of_rows[1, 1](columns), "argument 'a' of of_rows, array(int64, 2d, F), lies column after column"),
+        (
+            lambda: of_rows[1, 1](cuda.to_device(rows)[:, ::2]),
+            "lies with gaps or in other steps (A), and the signature",
+        ),
+        (
+            lambda: of_columns[1, 1](rows, every_second),
+            "row after row (C), and the signature (array(int64, 2d, F), arr",
+        ),
+        (
+            lambda: of_columns[1, 1](columns, rows),
+            "argument 'b' of of_columns, array(int64, 2d, C), has another number",
+        ),
+    ):
+        assert words in refused(call), refused(call)
+
+
+PADDED = np.dtype([("small", np.int8), ("inner", [("one", np.float32), ("two", np.complex64)]), ("large", np.int64, 2)],
+                  align=True)  # fmt: skip
+
+
+@cuda.jit
+def write_fields(r, n, large):
+    i = cuda.grid(1)
+    if i < n:
+        r[i].small = 1
+        r[i].inner.one = 2
+        r[i].inner.two = 3
+        if large:
+            r[i].large[0] = 4
+            r[i].large[1] = 5
+
+
+@cuda.jit
+def read_fields(r, got):
+    i = cuda.grid(1)
+    got[i] = r[i].small + r[i].inner.one + r[i].inner.two.real + r[i].large[1]
+
+
+def program_fields_of_records_that_nothing_has_written_are_reported() -> None:
+    records, got = cuda.device_array(4, PADDED), np.zeros(4)
+    assert "of 'r.inner.two'" in refused(lambda: read_fields[1, 4](records, got))
+    assert "copies 128 bytes, which nothing has written" in refused(records.copy_to_host)
+    write_fields[1, 4](records, 4, False)
+    assert "element (0, 1) of 'r.large'" in refused(lambda: read_fields[1, 4](records, got))
+    write_fields[1, 4](records, 3, True)
+    assert "thread 3 of block 0 reads element (3, 1) of 'r.large'" in refused(lambda: read_fields[1, 4](records, got))
+    write_fields[1, 4](records, 4, True)
+    read_fields[1, 4](records, got)
+    assert got.tolist() == [11] * 4
+    # The bytes between the fields, which no program writes, count as written with them.
+    assert refused(records.copy_to_host) == ""
 
 
 if __name__ == "__main__":

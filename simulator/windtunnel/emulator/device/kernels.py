@@ -245,8 +245,8 @@ class Kernels:
         if self.schedule is not None:
             self._trace_hashes.append(trace_hash)
         for memory in launch.memories:
-            if memory is not None and isinstance(memory.uninitialised, np.ndarray):
-                memory.uninitialised = memory.uninitialised if memory.uninitialised.any() else False
+            if memory is not None:
+                memory.recount()
 
     def _run_on_arrays(self, launch: KernelLaunch) -> None:
         function = launch.function
