@@ -143,6 +143,33 @@ def program_fields_of_records_that_nothing_has_written_are_reported() -> None:
     assert refused(records.copy_to_host) == ""
 
 
+@cuda.jit
+def add_one(a):
+    a[cuda.grid(1)] += 1
+
+
+def program_the_default_stream_of_a_thread_is_a_stream_of_its_own() -> None:
+    own, other, d = cuda.per_thread_default_stream(), cuda.stream(), cuda.to_device(np.zeros(8))
+    for stream in (own, 0, cuda.external_stream(2)):  # the legacy default stream waits for the others, and they for it
+        add_one[1, 8, stream](d)
+    assert "which kernel 'add_one' on stream" in refused(lambda: add_one[1, 8, other](d))
+    cuda.synchronize()
+
+
+def program_what_the_host_writes_while_a_copy_to_it_is_in_progress_is_reported() -> None:
+    stream, d, host = cuda.stream(), cuda.to_device(np.zeros(8)), cuda.pinned_array(8)
+    for _ in range(2):
+        host[:] = 5
+        for _ in range(2):
+            add_one[1, 8, stream](d)
+            d.copy_to_host(host, stream=stream)
+        d.copy_to_device(host, stream=stream)
+        stream.synchronize()  # the copies change the array themselves
+    d.copy_to_host(host, stream=stream)
+    host[0] = 77
+    assert "to the host's array of 64 bytes, which copy out on stream" in refused(stream.synchronize)
+
+
 if __name__ == "__main__":
     for name, program in list(globals().items()):
         if name.startswith("program_"):
