@@ -257,6 +257,8 @@ class _KernelReader(RecursiveReader):
         if self.error_array is not None:
             self.parameters.append(self.error_array)
         _complete(body, self.variables)
+        if self.strict:
+            _need_fences_to_acquire(body)
         scalars = {name: self.variables.pop(name) for name in self.parameters if name not in self.arrays}
         shown = getattr(source.function, "shown_as", tree.name)  # for a kernel that was generated
         self.spellings.update(getattr(source.function, "shown_parameters", {}))
@@ -312,6 +314,14 @@ def array_parameters(name: str, dtype: np.dtype[Any], ndim: int, layout: str) ->
             found += array_parameters(f"{name}__{part}", inner.base, ndim + len(inner.shape), "C")
         return found
     return [name, *(f"{name}__{stem}" for stem in strided_names(ndim))] if layout == "A" else [name]
+
+
+def _need_fences_to_acquire(body: Sequence[ir.Stmt]) -> None:
+    """Let what atomic operations read order nothing before the thread's next fence, which is all that PTX states."""
+    for statement in ir.walk(body):
+        for e in ir.expressions(statement):
+            if isinstance(e, ir.Atomic):
+                e.relaxed = True
 
 
 def _complete(body: Sequence[ir.Stmt], variables: dict[str, Scalar]) -> None:
