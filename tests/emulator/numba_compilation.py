@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numba import cuda
+from numba.core.errors import TypingError
 
 from windtunnel.core.errors import Finding
 from windtunnel.emulate import session
@@ -65,7 +66,7 @@ def refused(call: Callable[[], Any]) -> str:
     """The message of the TypeError or the finding of a call; empty if there is none."""
     try:
         call()
-    except (TypeError, Finding) as error:
+    except (TypeError, TypingError, Finding) as error:
         FINDINGS.clear()
         return str(error)
     return ""
@@ -168,6 +169,71 @@ def program_what_the_host_writes_while_a_copy_to_it_is_in_progress_is_reported()
     d.copy_to_host(host, stream=stream)
     host[0] = 77
     assert "to the host's array of 64 bytes, which copy out on stream" in refused(stream.synchronize)
+
+
+class Settings:
+    value = 3
+
+
+SETTINGS, TABLE, LISTED = Settings(), {"x": 5}, [1, 2]
+
+
+def program_objects_of_python_without_a_type_of_numba_are_refused() -> None:
+    def of_class(a):
+        a[0] = Settings.value
+
+    def of_object(a):
+        a[0] = SETTINGS.value
+
+    def of_dict(a):
+        a[0] = TABLE["x"]
+
+    def of_list(a):
+        a[0] = LISTED[1]
+
+    def raises_from(a):
+        if a[0] > 1:
+            raise ValueError from None
+
+    for function, words in (
+        (of_class, "Untyped global name 'Settings': Cannot determine Numba type of <class 'type'>"),
+        (of_object, "Untyped global name 'SETTINGS': Cannot determine Numba type of <class '__main__.Settings'>"),
+        (of_dict, "Untyped global name 'TABLE': Cannot determine Numba type of <class 'dict'>"),
+        (of_list, "Untyped global name 'LISTED': a reflected list"),
+        (raises_from, "Multiple argument raise is not supported"),
+    ):
+        said = refused(lambda function=function: cuda.jit(function)[1, 1](ONE))
+        assert words in said, said
+
+
+ONE, FLAG = np.zeros(1), np.zeros(1, np.int32)
+
+
+@cuda.jit
+def hands_over(data, flag, got, fenced):
+    if cuda.blockIdx.x == 0:
+        data[0] = 42
+        cuda.threadfence()
+        cuda.atomic.add(flag, 0, 1)
+    else:
+        while cuda.atomic.add(flag, 0, 0) == 0:
+            pass
+        if fenced:
+            cuda.threadfence()
+        got[0] = data[0]
+
+
+def program_a_missing_fence_of_the_thread_that_acquires_is_found_with_strict() -> None:
+    kernels = session.current.open().context.kernels
+    for strict, fenced, words in (
+        (False, False, ""),
+        (True, True, ""),
+        (True, False, "data race on element 0 of 'data'"),
+    ):
+        kernels.strict, before = strict, kernels.strict
+        said = refused(lambda fenced=fenced: hands_over[2, 1](ONE.copy(), FLAG.copy(), ONE.copy(), fenced))
+        kernels.strict = before
+        assert words in said and bool(words) == bool(said), (strict, fenced, said)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,9 @@ class Extensions(Protocol):
     def member_of(self, owner: Value, name: str, /) -> tuple[bool, Callable[..., Any]] | None:
         """Return (whether it is a method, what chooses its code) of an attribute; None if there is none."""
 
+    def untyped(self, value: Any, /) -> str:
+        """Return why an object of the program has no type of Numba; empty if it has one."""
+
     def lowered(self, function: Any, /) -> str:
         """Return what a function is whose code is written for LLVM; empty if it is no such function."""
 
@@ -174,6 +177,10 @@ class _KernelReader(RecursiveReader):
     def member_of(self, owner: Value, name: str) -> tuple[bool, Callable[..., Any]] | None:
         """Return (whether it is a method, what chooses its code) of an added attribute; None if there is none."""
         return None if self._overloads is None else self._overloads.member_of(owner, name)
+
+    def untyped(self, value: Any) -> str:
+        """Return why an object from outside the kernel has no type; empty if it has one."""
+        return "" if self._overloads is None else self._overloads.untyped(value)
 
     def lowered(self, function: Any) -> str:
         """Return what a function of the program is whose code is written for LLVM; empty if it is no such function."""
