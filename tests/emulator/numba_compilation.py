@@ -142,6 +142,11 @@ def program_fields_of_records_that_nothing_has_written_are_reported() -> None:
     assert got.tolist() == [11] * 4
     # The bytes between the fields, which no program writes, count as written with them.
     assert refused(records.copy_to_host) == ""
+    for make in (cuda.mapped_array, cuda.managed_array):
+        shared = make(4, dtype=PADDED)
+        write_fields[1, 4](shared, 4, True)
+        cuda.synchronize()
+        assert shared["inner"]["one"].tolist() == [2] * 4
 
 
 @cuda.jit

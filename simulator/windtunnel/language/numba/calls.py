@@ -170,7 +170,7 @@ class CallReader(BrainReader):
             problem = f"Untyped global name '{called}': Cannot determine Numba type of <class 'function'>"
             self.refuse(node, problem, f"a device function: @cuda.jit(device=True) before '{name}'")
         problem = f"Untyped global name '{called}', a {type(function).__name__} that no kernel can call"
-        in_math = f"math.{name}, or " if hasattr(math, name) else ""
+        in_math = f"math.{name}, or " if getattr(math, name, function) is not function else ""
         self.refuse(node, problem, f"{in_math}functions of numba.cuda, math, or device functions")
 
     def _from_pointer(self, node: ast.Call, name: str, given: list[Value], named: Mapping[str, Value]) -> Value:
@@ -181,7 +181,9 @@ class CallReader(BrainReader):
             self.refuse(node, f"{name} of these arguments", f"{name}(pointer, shape, dtype)")
         dtype = stated.get("dtype")
         if isinstance(dtype, Const) and number_type(dtype.value) not in (None, owner.element):
-            self.refuse(node, f"{name} of another type than that of the pointer", f"dtype={owner.element}")
+            self.refuse(
+                node, f"{name} of another type than that of the pointer", f"dtype={rules.name_of(owner.element)}"
+            )
         stated_sides = self.items(node, shape) if isinstance(shape, Tup) else [shape]
         sides = [converted(self.integer(node, side), I64) for side in stated_sides]
         if name == "carray":
@@ -227,7 +229,9 @@ class CallReader(BrainReader):
         except (TypeError, ValueError) as error:
             self.refuse(node, f"an overload: {error}", "a device function")
         if implementation is None:
-            self.refuse(node, f"a call of '{ast.unparse(node.func)}' with these types", "another overload")
+            kinds = ", ".join(value.description for value in given) or "no arguments"
+            problem = f"a call of '{ast.unparse(node.func)}' with {kinds}, for which no overload has code"
+            self.refuse(node, problem, "other types, or a device function")
         if str(getattr(implementation, "__module__", "")).startswith(_FOR_PROCESSORS):
             # What Numba has for the processor. An error in it is told where the kernel calls it.
             outer = self.frame
@@ -440,7 +444,7 @@ class CallReader(BrainReader):
 
     def _builtin_len(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
         del named
-        length = self.length(node, given[0])
+        length = self.length(node, given[0], "the length of", "an array or a tuple")
         return Const(length) if isinstance(length, int) else Num(converted(length, I64))
 
     def _builtin_abs(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:

@@ -27,7 +27,7 @@ from windtunnel.language.numba.values import (
 )
 from windtunnel.language.returns import without_returns
 from windtunnel.language.types import BOOL, I32, I64, U64, Scalar
-from windtunnel.language.words import words_of
+from windtunnel.language.words import many, words_of
 
 _MAX_DEPTH = 24
 """The largest depth of inlined functions; a larger one means recursion."""
@@ -144,7 +144,7 @@ class StatementReader(CallReader):
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 items = self.items(node, value, len(targets))
                 if len(items) != len(targets):
-                    self.refuse(target, f"{len(targets)} names for {len(items)} values", "equally many")
+                    self.refuse(target, f"{many(len(targets), 'name')} for {many(len(items), 'value')}", "equally many")
                 held = [self.stored(self.loaded(node, item), "held") for item in items]
                 for inner, item in zip(targets, held, strict=True):
                     self.assign(inner, item, node)
