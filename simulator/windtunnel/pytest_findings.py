@@ -71,7 +71,7 @@ def hidden_findings(findings: Sequence[Finding], options: Mapping[str, Any], oth
         return ""
     return "\n".join([
         "the test catches a finding, or a fixture, a thread or code before the test does; one that is expected belongs "
-        "into pytest.raises(...), and @pytest.mark.accelerator(findings='ignore') accepts all:",
+        "in pytest.raises(...), and @pytest.mark.accelerator(findings='ignore') accepts all:",
         *hidden,
     ])  # fmt: skip
 

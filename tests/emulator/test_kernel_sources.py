@@ -80,6 +80,24 @@ def test_another_text_under_the_same_name_is_not_taken(cached: Any, tmp_path: Pa
                 accelerator.launch(executed(COUNTS, file, "count"), 2, 8, total)
 
 
+def test_a_file_that_was_changed_is_read_only_where_it_compiles_to_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "edited.py"
+    first, second = "def two(a):\n    a[0] = 2\n", "def three(a):\n    a[0] = 3\n"
+    file.write_text(first + second)
+    two, three = (executed(first + second, str(file), name) for name in ("two", "three"))
+    replaced = executed(first + second, str(file), "two")
+    consts = tuple(5 if const == 2 else const for const in replaced.__code__.co_consts)
+    replaced.__code__ = replaced.__code__.replace(co_consts=consts)
+    file.write_text(first.replace("= 2", "= 999") + "\n# a comment\n" + second)
+    with windtunnel.device("l4") as accelerator:
+        total = accelerator.to_device(np.zeros(1, np.int32))
+        accelerator.launch(three, 1, 1, total)
+        assert accelerator.to_host(total) == [3]
+        for kernel in (two, replaced):
+            with pytest.raises(KernelError, match="no text is there that compiles to it; expected .*not changed since"):
+                accelerator.launch(kernel, 1, 1, total)
+
+
 def test_functions_of_libraries_still_work_on_whole_arrays() -> None:
     with windtunnel.device("l4") as accelerator:
         a = accelerator.to_device(np.ones(3, np.float32))

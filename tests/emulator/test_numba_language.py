@@ -21,9 +21,10 @@ from windtunnel.runtime.kernels import Kernel
 PROGRAMS = Path(__file__).with_name("numba_language.py")
 HOST = Path(__file__).with_name("numba_host.py")
 REFUSALS = Path(__file__).with_name("numba_refusals.py")
+COMPILATION = Path(__file__).with_name("numba_compilation.py")
 
 
-@pytest.mark.parametrize("programs", [HOST, REFUSALS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("programs", [HOST, REFUSALS, COMPILATION], ids=lambda path: path.stem)
 def test_what_the_host_does_is_checked_and_computes_what_numba_does_or_is_refused_in_its_words(programs: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "windtunnel", "emulate", str(programs)], capture_output=True, text=True, check=False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,19 @@ def test_a_program_keeps_its_output_its_arguments_and_its_status(tmp_path: Path)
     assert done.stdout.splitlines() == ["['--device', 'x'] 64.0 0 __main__", "l4 Windtunnel"]
     warned = re.findall(r"^(\S+): NumbaPerformanceWarning", done.stderr, re.M)
     assert warned == [f"{program}:12"] * 2, done.stderr  # of the grid, and of the host's array
+
+
+def test_signals_do_to_a_program_and_its_forks_what_they_do_without_windtunnel(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, signal\n\n\ndef ended(number):\n    child = os.fork()\n    if child == 0:\n        try:\n"
+        "            signal.raise_signal(number)\n        finally:\n            os._exit(7)\n"
+        "    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n\n\n"
+        "print(ended(signal.SIGTERM), ended(signal.SIGALRM), ended(signal.SIGPIPE), flush=True)\n"
+        "signal.raise_signal(signal.SIGALRM)\n"
+    )
+    done = emulate(program, cwd=tmp_path, expect=-signal.SIGALRM)
+    assert done.stdout == f"{-signal.SIGTERM} {-signal.SIGALRM} 7\n"  # Python ignores the signal of a closed pipe
 
 
 FORKS = """

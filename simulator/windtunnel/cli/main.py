@@ -11,6 +11,7 @@ import gc
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -44,46 +45,48 @@ def script() -> None:
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # A termination request unwinds the stack, so that half-written files are removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _terminate)
     # Imports alone make half a million objects, and a collection after every 700 of them would take a twentieth of the
     # time; most of them stay.
     gc.set_threshold(200_000, 20, 20)
     if sys.stderr.isatty():
         logging.basicConfig(format="%(message)s")
         logging.getLogger("windtunnel").setLevel(logging.INFO)
-    with _discarded_exits_raised_again():
+    with _discarded_signals_sent_again():
         main()
 
 
+class _Terminated(SystemExit):
+    """The end of a command that was asked to terminate."""
+
+
+def _terminate(*_: object) -> None:
+    raise _Terminated(143)
+
+
 @contextlib.contextmanager
-def _discarded_exits_raised_again() -> Iterator[None]:
-    """Raise a KeyboardInterrupt or SystemExit that Python discarded again, 10 ms later.
+def _discarded_signals_sent_again() -> Iterator[None]:
+    """Send a signal whose KeyboardInterrupt or SystemExit Python discarded again, 10 ms later.
 
     Python discards what is raised in a finalizer, in a callback of a weak reference and in a callback from C, and a
     signal is handled wherever it arrives. Without this, the command would go on as if no signal had been sent.
     """
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
-    discarded: list[tuple[type[BaseException], tuple[Any, ...]]] = []
-
-    def raise_again(*_: object) -> None:
-        kind, arguments = discarded[-1]
-        raise kind(*arguments)
+    command = threading.get_ident()
 
     def report(unraisable: Any) -> None:
-        if issubclass(unraisable.exc_type, (KeyboardInterrupt, SystemExit)):
-            discarded.append((unraisable.exc_type, getattr(unraisable.exc_value, "args", ())))
-            signal.setitimer(signal.ITIMER_REAL, 0.01)
-        else:
+        number = {KeyboardInterrupt: signal.SIGINT, _Terminated: signal.SIGTERM}.get(unraisable.exc_type)
+        if number is None:
             sys.__unraisablehook__(unraisable)
+        else:
+            again = threading.Timer(0.01, signal.pthread_kill, (command, number))
+            again.daemon = True
+            again.start()
 
-    signal.signal(signal.SIGALRM, raise_again)
-    sys.unraisablehook = report
+    if hasattr(signal, "pthread_kill"):
+        sys.unraisablehook = report
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = sys.__unraisablehook__
 
 

@@ -269,7 +269,11 @@ class Finding(WindtunnelError):
     def under(self, schedule: int) -> None:
         """Record the seed of the schedule in which it was found."""
         self.schedule = schedule
-        self.args = (f"{self.args[0]} (schedule {schedule})",)
+        self.add(f" (schedule {schedule})")
+
+    def add(self, text: str) -> None:
+        """Add text at the end of the message."""
+        self.args = (f"{self.args[0]}{text}",)
 
     @property
     def address(self) -> int | tuple[int, ...] | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import runpy
+import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -17,6 +19,18 @@ from windtunnel.emulate import child_findings, children, session
 from windtunnel.emulate.hooks import available, install
 
 _INTERNAL = str(Path(__file__).resolve().parents[1])
+
+_terminates: list[Any] = []
+"""What the command does when it is asked to terminate."""
+
+
+def _begin_fork() -> None:
+    """Let a fork of the program end by SIGTERM, as without Windtunnel: the command's files are not its own."""
+    if signal.getsignal(signal.SIGTERM) in _terminates:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_begin_fork)
 
 
 def run_script(
@@ -32,6 +46,7 @@ def run_script(
         _check_module(str(script), folder)
     elif not Path(script).is_file():
         raise InputError(f"there is no file '{script}'", expected="a Python program")
+    _terminates[:] = [signal.getsignal(signal.SIGTERM)]
     emulated = session.Session(device, options)
     emulated.open()  # an unknown device is an error before the program begins
     interfaces = available()
@@ -44,6 +59,7 @@ def run_script(
     os.execve = _executing(os.execve)
     os.execv = lambda path, args: os.execve(path, args, os.environ)  # noqa: S606
     status, shown = 0, None
+    broken_pipe = _errors_of_pipes()
     try:
         if is_module:
             runpy.run_module(str(script), run_name="__main__", alter_sys=True)
@@ -61,7 +77,16 @@ def run_script(
     finally:
         sys.argv, sys.path[:], os._exit, (os.execv, os.execve) = argv, path, leave, execute
         session.begin(before)
+        if broken_pipe is not None:
+            signal.signal(signal.SIGPIPE, broken_pipe)
     return _reported(emulated, status, shown)
+
+
+def _errors_of_pipes() -> Any:
+    """Let a closed pipe be an error of the program, as in Python, and return what the command does; None if nothing."""
+    if hasattr(signal, "SIGPIPE") and threading.current_thread() is threading.main_thread():
+        return signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    return None
 
 
 def _check_module(name: str, folder: str) -> None:

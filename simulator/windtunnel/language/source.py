@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import __future__
+
 import ast
 import builtins
 import inspect
+import linecache
 import sys
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from types import FunctionType
+from functools import cache, cached_property, lru_cache
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 from windtunnel.core.errors import InputError, Location
@@ -21,6 +25,8 @@ from windtunnel.language.types import Array, Scalar
 
 UNKNOWN: Final = object()
 """What a name means that is known only while the kernel runs."""
+_FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+"""The flags of a code object that say how its text was compiled."""
 
 
 class KernelError(InputError):
@@ -192,41 +198,85 @@ def _text_of(function: FunctionType) -> tuple[list[str], int, str, ast.FunctionD
     """Return the lines of a function, the number of the first, their file, and the syntax tree.
 
     They are taken from the file, or from `linecache`, where notebooks and generators of code put the text that they
-    execute. Raises UnreadableSourceError.
+    execute. Raises UnreadableSourceError for another text than the one that the function was compiled from.
+    """
+    text, compiled = compiled_text(function)
+    for node in ast.walk(text.tree):
+        if isinstance(node, ast.FunctionDef) and node.name == compiled.co_name:
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            if first == compiled.co_firstlineno:
+                return list(text.lines[first - 1 : node.end_lineno]), first, text.file, node
+    raise _unreadable(function)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The text of a file, its tree, and the functions that it is compiled to."""
+
+    file: str
+    lines: Sequence[str]
+    tree: ast.Module
+    functions: Sequence[CodeType]
+
+
+def compiled_text(function: FunctionType) -> tuple[_Text, CodeType]:
+    """Return the text that a function was compiled from, and the function as it is compiled from this text now.
+
+    The instructions are compared: the file may have changed, the code been replaced, or another code been executed under
+    that name. Functions may have moved to other lines. Raises UnreadableSourceError if there is no such function.
     """
     code = function.__code__
+    file = code.co_filename
+    linecache.checkcache(file)
+    lines = linecache.getlines(file, function.__globals__)
     try:
-        lines, first = inspect.getsourcelines(function)
-        file = inspect.getsourcefile(function) or code.co_filename
-        definition = _parsed("".join(lines), first)
-    except (OSError, TypeError, IndexError, SyntaxError):
+        text = _compiled(tuple(lines), file, code.co_flags & _FUTURE)
+    except (SyntaxError, ValueError):
         raise _unreadable(function) from None
-    # There may be another text under the name of the file: it has changed, or the code was executed under that name.
-    if not isinstance(definition, ast.FunctionDef) or definition.name != code.co_name:
+    found = [one for one in text.functions if _same_code(one, code)]
+    if not found:
         raise _unreadable(function)
-    named = tuple(argument.arg for argument in (*definition.args.posonlyargs, *definition.args.args))
-    if named != code.co_varnames[: code.co_argcount]:
-        raise _unreadable(function)
-    return lines, first, file, definition
+    # Of several, the one in its place.
+    places = (code.co_qualname, code.co_firstlineno)
+    return text, min(found, key=lambda one: (one.co_qualname != places[0], abs(one.co_firstlineno - places[1])))
 
 
-def _parsed(text: str, first: int) -> ast.stmt:
-    """Return the tree of a definition whose text begins in line ``first``. Its columns are those of the file."""
-    if text[:1].isspace():
-        # A block around it keeps the columns, and the lines of a text that are indented less.
-        around = ast.parse(f"if True:\n{text}").body[0]
-        assert isinstance(around, ast.If)  # noqa: S101  it was put there
-        return ast.increment_lineno(around.body[0], first - 2)
-    return ast.increment_lineno(ast.parse(text).body[0], first - 1)
+@lru_cache(maxsize=64)
+def _compiled(lines: tuple[str, ...], file: str, flags: int) -> _Text:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse("".join(lines))
+        flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # of notebooks
+        functions = _functions(compile(tree, file, "exec", flags, dont_inherit=True))
+    return _Text(file, lines, tree, functions)
+
+
+def _functions(code: CodeType) -> list[CodeType]:
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    return [found for one in inner for found in (one, *_functions(one))]
+
+
+def _same_code(compiled: CodeType, code: CodeType) -> bool:
+    """Return whether a function is the one that a text was compiled to, but for the numbers of its lines."""
+    if any(name.startswith("@") for name in (*code.co_names, *code.co_varnames)):
+        # pytest has replaced the assertions: its variables have names that no source has.
+        stated = [(one.co_name, one.co_firstlineno, one.co_varnames[: one.co_argcount]) for one in (compiled, code)]
+        return stated[0] == stated[1]
+    return compiled.co_name == code.co_name and _without_lines(compiled) == _without_lines(code)
+
+
+def _without_lines(code: CodeType) -> CodeType:
+    consts = tuple(_without_lines(const) if isinstance(const, CodeType) else const for const in code.co_consts)
+    return code.replace(co_linetable=b"", co_firstlineno=1, co_consts=consts)
 
 
 def _unreadable(function: FunctionType) -> UnreadableSourceError:
     code = function.__code__
     return UnreadableSourceError(
         f"the source of '{function.__name__}' cannot be read: it was defined in {code.co_filename!r}, line "
-        f"{code.co_firstlineno}, whose text is not there",
-        expected="a function in a file or a notebook, or text that is in linecache.cache under the name that was given "
-        "to compile(); kernels are compiled from their source",
+        f"{code.co_firstlineno}, and no text is there that compiles to it",
+        expected="a function in a file that was not changed since, in a notebook, or in text that is in linecache.cache "
+        "under the name that was given to compile(); kernels are compiled from their source",
     )
 
 

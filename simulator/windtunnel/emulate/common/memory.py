@@ -92,6 +92,15 @@ class Allocation:
             else:
                 memory.mark_view(view)
 
+    def unwritten(self, view: np.ndarray) -> np.ndarray | None:
+        """Return a flag for each byte of a view of its contents, set if nothing has written it; None if all were.
+
+        The flags are the memory's own, and may be changed.
+        """
+        memory: Any = None if self.buffer is None else self.buffer.memory
+        flags: np.ndarray | None = None if memory is None else memory.flags_of(view, by_byte=True)
+        return flags
+
 
 def free(accelerator: Accelerator, memory: Any) -> None:
     """Free memory of a device that is still open."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import math
 import pickle
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numba.core import config, serialize, sigutils, types
-from numba.core.errors import NumbaPerformanceWarning, NumbaValueError, TypingError
+from numba.core.errors import NumbaPerformanceWarning, TypingError
 from numba.core.typing import signature as typing_signature
 from numba.np.numpy_support import from_dtype
 
@@ -22,6 +21,7 @@ from windtunnel.core.errors import UnsupportedOperationError, nearest
 from windtunnel.emulate import session
 from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda import launchconfig
+from windtunnel.emulate.numba_cuda.arguments import check_count, check_dtypes, check_layouts
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
 from windtunnel.emulate.numba_cuda.launcher import Compiled, Launch
@@ -114,26 +114,6 @@ class DeviceOverload:
     signature: Any
 
 
-def _check_count(function: Callable[..., Any], given: int) -> None:
-    """Raise TypeError, in Numba's words, for a number of arguments that a kernel does not take."""
-    code, defaults = function.__code__, len(function.__defaults__ or ())
-    least = code.co_argcount - defaults
-    if given > code.co_argcount and not code.co_flags & inspect.CO_VARARGS:
-        raise TypeError(f"too many arguments: expected {code.co_argcount}, got {given}")
-    if given < least:
-        raise TypeError(f"not enough arguments: expected {'at least ' if defaults else ''}{least}, got {given}")
-
-
-def _check_dtypes(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """Raise NumbaValueError for an array of Python objects."""
-    names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    for at, value in enumerate(args):
-        dtype = getattr(value, "dtype", None)
-        if isinstance(dtype, np.dtype) and dtype.hasobject:
-            which = f"argument '{names[at]}'" if at < len(names) else f"argument {at + 1}"
-            raise NumbaValueError(f"Unsupported array dtype: {dtype}, of {which} of {function.__name__}")
-
-
 def _check_known(options: dict[str, Any]) -> None:
     """Raise TypeError, in Numba's words, for an option that kernels do not have."""
     for name in options:
@@ -223,7 +203,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
         if stream and not any(hasattr(stream, name) for name in ("raw", "handle", "__cuda_stream__")):
             kind = type(stream).__name__
             raise TypeError(f"Expected a Stream object, ExperimentalStream, GraphBuilder, or 0, got {kind}")
-        _check_count(self.py_func, len(args))
+        check_count(self.py_func, len(args))
         launch = Launch(stream)
         retr: list[Any] = []
         # As in Numba, the last extension is the outermost.
@@ -233,7 +213,7 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
                                        retr=retr)[1] for value in args
             )  # fmt: skip
         launch.after += retr
-        _check_dtypes(self.py_func, args)
+        check_dtypes(self.py_func, args)
         values = tuple(_with_layout(launch.prepared(value)) for value in args)
         with launchconfig.launching(configuration):
             compiled = self._for_values(values)
@@ -243,10 +223,13 @@ class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
 
     def _for_values(self, values: tuple[Any, ...]) -> Compiled:
         actual = tuple(type_of(value) for value in values)
-        # As in Numba, the one kernel of a specialised dispatcher takes what its signature says, unchecked.
-        stated = self._fixed[0] if self.specialized else self._matching(actual) if self._fixed else actual
-        if len(stated) != len(actual):
-            raise TypeError(f"{self.py_func.__name__} takes {len(stated)} arguments, and {len(actual)} were given")
+        stated = actual
+        if self.specialized:
+            # Numba takes the memory of the arguments as the one signature says, without a check.
+            stated = self._fixed[0]
+            check_layouts(self.py_func, stated, actual, values)
+        elif self._fixed:
+            stated = self._matching(actual)
         try:
             arguments = tuple(argument_of(kind, value) for kind, value in zip(stated, values, strict=True))
         except TypeError as error:

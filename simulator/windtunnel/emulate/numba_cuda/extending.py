@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
+import re
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 from numba.core.datamodel import models as core_models  # noqa: F401  a name of numba.cuda.extending
+from numba.core.errors import NumbaError
 from numba.core.extending import (  # noqa: F401  names of numba.cuda.extending
     NativeValue,
     _Intrinsic,
@@ -34,9 +39,14 @@ from numba.core.imputils import (  # noqa: F401  names of numba.cuda.extending
     lower_setattr_generic,
 )
 from numba.core.typing.templates import builtin_registry, infer, infer_getattr  # noqa: F401
+from numba.core.typing.typeof import Purpose, typeof
 
 from windtunnel.emulate.numba_cuda.types import numba_type_of
 
+_TYPED = (
+    int, float, complex, str, bytes, type(None), FunctionType, BuiltinFunctionType, ModuleType, np.generic, np.ufunc,
+)  # fmt: skip
+_HIGHLIGHTING = re.compile(r"\x1b\[[0-9;]*m")
 _TARGETS = ("cuda", "gpu", "generic")
 """The targets of overloads that a kernel may call, the most specific first."""
 
@@ -83,6 +93,31 @@ def lowered(function: Any) -> str:
     if own and any(known is function for known, _ in builtin_registry.globals):
         return "a type whose code is written for LLVM (type_callable, register_model), which Windtunnel does not have"
     return ""
+
+
+def untyped(value: Any) -> str:
+    """Return why an object of the program has no type, in Numba's words; empty if it has one."""
+    kind = value if isinstance(value, type) else type(value)
+    if isinstance(value, _TYPED) or _known(kind) or _known(value) or hasattr(value, "py_func"):
+        return ""
+    if isinstance(value, (list, set)):
+        why = "because globals are compile-time constants and there is no way to compile one as a constant"
+        return f"a reflected {kind.__name__}, {why}"
+    if overload_of(value) is not None or lowered(value):
+        return ""
+    try:
+        typeof(value, Purpose.constant)
+    except (ValueError, NumbaError) as error:
+        return _HIGHLIGHTING.sub("", str(error)).strip()
+    return ""
+
+
+def _known(value: Any) -> bool:
+    """Return whether a type, or another object with a module, is one of NumPy, Numba or Windtunnel, or a builtin."""
+    module = getattr(value, "__module__", None)
+    if module == "builtins":
+        return getattr(builtins, getattr(value, "__name__", ""), None) is value and value not in (dict, list, set)
+    return isinstance(module, str) and module.partition(".")[0] in ("numba", "numpy", "windtunnel")
 
 
 def _chooser(usable: list[Any]) -> Callable[..., Any]:

@@ -214,6 +214,7 @@ class Launch:
     def _array(self, argument: ArrayArgument, value: DeviceNDArray) -> list[Any]:
         dtype = argument.dtype
         if dtype.names:
+            self.after.insert(0, partial(_padding_written, value))
             return self._records(value, dtype)
         self.held.append(value)
         if value.dtype.itemsize != dtype.itemsize:
@@ -284,13 +285,11 @@ class Launch:
                 made += self._records(part, inner.base)
                 continue
             column = DeviceNDArray(part.shape or (1,), dtype=inner.base)
+            made += self._array(ArrayArgument(inner.base, column.ndim, "C"), column)
             if part.size:
                 column.host_view()[...] = part.host_view()
-                column.allocation.mark_written()
+                _copy_flags(part, column)
                 self.after.insert(0, partial(_column_back, part, column))
-                made += self._array(ArrayArgument(inner.base, column.ndim, "C"), column)
-            else:
-                made += self._array(ArrayArgument(inner.base, column.ndim, "C"), column)
         return made
 
     def run(self, compiled: Compiled, grid: Any, block: Any, values: Sequence[Any], shared: int) -> None:
@@ -354,9 +353,40 @@ def _back(made: DeviceNDArray, value: Any, stream: Any) -> None:
 
 
 def _column_back(part: DeviceNDArray, column: DeviceNDArray) -> None:
-    view = part.host_view()
-    view[...] = column.host_view().reshape(part.shape)
-    part.allocation.mark_written(view)
+    part.host_view()[...] = column.host_view().reshape(part.shape)
+    _copy_flags(column, part)
+
+
+def _padding_written(records: DeviceNDArray) -> None:
+    """Note that nothing is missing of records whose fields all have values: nothing writes the bytes between them."""
+    flags = records.allocation.unwritten(records.host_view()) if records.size else None
+    if flags is not None:
+        whole = np.zeros(records.dtype.itemsize, bool)
+        _mark_fields(records.dtype, whole)
+        flags[~flags[..., whole].any(axis=-1)] = False
+
+
+def _mark_fields(dtype: np.dtype[Any], of_bytes: np.ndarray) -> None:
+    """Set the flags of the bytes of a record that belong to fields."""
+    for name in dtype.names or ():
+        inner, offset = dtype.fields[name][:2]  # type: ignore[index]
+        if inner.base.names:
+            for at in range(offset, offset + inner.itemsize, inner.base.itemsize):
+                _mark_fields(inner.base, of_bytes[at : at + inner.base.itemsize])
+        else:
+            of_bytes[offset : offset + inner.itemsize] = True
+
+
+def _copy_flags(source: DeviceNDArray, target: DeviceNDArray) -> None:
+    """Copy which bytes of an array nothing has written to an array of as many elements."""
+    view = target.host_view()
+    flags = source.allocation.unwritten(source.host_view())
+    if flags is None:
+        target.allocation.mark_written(view)
+        return
+    own = target.allocation.unwritten(view)
+    if own is not None:  # otherwise the target has been written, and its source is a copy of it
+        own[...] = flags.reshape(own.shape)
 
 
 def _raise(program: NumbaProgram, record: np.ndarray) -> None:

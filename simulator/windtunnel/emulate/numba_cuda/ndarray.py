@@ -433,6 +433,10 @@ def as_cuda_array(value: Any, sync: bool = True) -> DeviceNDArray:
         return value
     if not is_cuda_array(value):
         raise TypeError("*obj* doesn't implement the cuda array interface.")
+    if hasattr(
+        type(value), "device_side"
+    ):  # of mapped or managed memory; the interface does not name fields of records
+        return value.device_side  # type: ignore[no-any-return]
     return from_cuda_array_interface(value.__cuda_array_interface__, owner=value, sync=sync)
 
 

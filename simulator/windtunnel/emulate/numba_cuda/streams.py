@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from windtunnel.core.errors import DeviceError
-from windtunnel.emulate.common.streams import new_handle, stream_at
+from windtunnel.emulate.common.streams import PER_THREAD, new_handle, stream_at
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 
@@ -99,8 +99,8 @@ def legacy_default_stream() -> Stream:
 
 
 def per_thread_default_stream() -> Stream:
-    """Return the default stream of the thread, which is emulated as the default stream."""
-    return Stream(None, 2)
+    """Return the default stream of the thread, which only the legacy default stream waits for."""
+    return Stream(stream_at(PER_THREAD), PER_THREAD)
 
 
 def external_stream(ptr: int) -> Stream:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +15,8 @@ from windtunnel.core.errors import Finding, LaunchError
 from windtunnel.emulator.device.costs import DeviceCosts, Price
 from windtunnel.emulator.device.memory import EmulatedMemory
 from windtunnel.emulator.device.stream_order import StreamOrder
-from windtunnel.emulator.device.timeline import DeviceTime, Host, Span, StreamTime
+from windtunnel.emulator.device.timeline import Around, DeviceTime, Host, Span, StreamTime
+from windtunnel.emulator.device.tracked_memory import StreamAccess
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import ErrorKind, Reason, code_of, same_kind
 from windtunnel.runtime.interface import DeviceInfo, Interval
@@ -204,6 +207,13 @@ class EmulatedDevice:
             self.host.spend(self.costs.back_ticks)
             self.costs.note_overhead("synchronize_s")
         self.after_wait()
+
+    def watching(self, access: StreamAccess | None, array: np.ndarray) -> Around:
+        """Watch an array of the host until a copy to it has ended, and return what has to be around its change."""
+        if access is None or access.has_ended or self.order is None:
+            return nullcontext
+        access.watch(array)
+        return partial(self.order.landing, array)
 
     def raise_pending_finding(self) -> None:
         """Raise the stream race that was found, if there is one."""

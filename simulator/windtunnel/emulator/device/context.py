@@ -238,9 +238,10 @@ class EmulatedContext(EmulatedDevice):
         self._catch_up()
         source, size = self._stream_or_default(stream), array.nbytes
         extent = Extent(begin, begin + size)
-        source.record_copy("copy out", [(memory, READ, extent)], array, host_waits=not pinned)
+        host_access = source.record_copy("copy out", [(memory, READ, extent)], array, host_waits=not pinned)
         span = self._copy(source, "d2h", size, "pinned" if pinned else "pageable", host_waits=not pinned)
-        self.host.expect(span.end, array, memory.copied(begin, begin + size).view(array.dtype).reshape(array.shape))
+        data = memory.copied(begin, begin + size).view(array.dtype).reshape(array.shape)
+        self.host.expect(span.end, array, data, self.watching(host_access, array))
         self.kernels.check_read_back(memory, begin, begin + size)
         self.raise_pending_finding()
 

@@ -144,7 +144,8 @@ class Replay:
                 host_access.watch(node.array)
         elif node.what == "copy_out" and node.array is not None:
             copied = memory.copied(begin, begin + node.array.nbytes).view(node.array.dtype)
-            device.host.expect(end, node.array, copied.reshape(node.array.shape))
+            around = device.watching(host_access, node.array)
+            device.host.expect(end, node.array, copied.reshape(node.array.shape), around)
             self.kernels.check_read_back(memory, begin, begin + node.array.nbytes, node.where)
         elif node.source is not None:
             elements[: node.source.size] = device.as_array(node.source).reshape(-1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import Finding, InvalidArgument, LaunchError, UninitializedRead, caller
+from windtunnel.core.errors import Deadlock, Finding, InvalidArgument, LaunchError, UninitializedRead, caller
 from windtunnel.emulator.device.base import EmulatedDevice
 from windtunnel.emulator.device.executable import CompiledKernel, Executable
 from windtunnel.emulator.device.launch_footprint import LaunchFootprint
@@ -31,9 +31,29 @@ from windtunnel.runtime.steps import Steps
 _SEED_STEP = 3 << 32
 """The distance between the seeds of a program's launches: a multiple of 3, so that all have one kind of schedule."""
 
+_NEVER_BESIDE = (
+    "; the host shares this memory, but an emulated kernel ends within its launch, so that what the host changes after "
+    "the launch comes too late: let the host set it before, or test the loop with a flag that a kernel sets"
+)
+"""What is added to a deadlock on memory of the host."""
+
 
 def _has_fences(program: ir.Program) -> bool:
     return any(isinstance(one, ir.Barrier) and one.scope.startswith("fence") for one in ir.walk(program.body))
+
+
+def _waits_for_host(launch: KernelLaunch, kernel: CompiledKernel, deadlock: Deadlock) -> bool:
+    """Return whether threads wait for an array that the host can access, such as one of mapped memory."""
+    program = kernel.program
+    names = [parameter.name for parameter in program.parameters]
+    memories = zip(names, launch.memories, strict=False)
+    shared = {name for name, memory in memories if memory is not None and memory.kind != "device"}
+    if deadlock.array is not None or not shared:
+        return deadlock.array in shared
+    # Of a loop that never ends, the arrays are not named.
+    loops = [one for one in ir.walk(program.body) if isinstance(one, ir.While) and one.line in deadlock.lines]
+    read = (getattr(e, "array", None) for inner in ir.walk(loops) for e in ir.expressions(inner))
+    return any(name in shared for name in read)
 
 
 def _flags(memory: EmulatedMemory | None, view: np.ndarray) -> np.ndarray | None:
@@ -239,14 +259,16 @@ class Kernels:
                 steps=self.steps,
             )
         except Finding as finding:
+            if isinstance(finding, Deadlock) and _waits_for_host(launch, kernel, finding):
+                finding.add(_NEVER_BESIDE)
             if self.schedule is not None:
                 finding.under(self.schedule)
             raise
         if self.schedule is not None:
             self._trace_hashes.append(trace_hash)
         for memory in launch.memories:
-            if memory is not None and isinstance(memory.uninitialised, np.ndarray):
-                memory.uninitialised = memory.uninitialised if memory.uninitialised.any() else False
+            if memory is not None:
+                memory.recount()
 
     def _run_on_arrays(self, launch: KernelLaunch) -> None:
         function = launch.function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,19 +90,23 @@ class EmulatedMemory:
             self.uninitialised = np.asarray(of_bytes.reshape(-1, itemsize).any(axis=1))
         return self.uninitialised
 
-    def flags_of(self, view: np.ndarray) -> np.ndarray | None:
-        """Return flags of the elements of a view of `data` that nothing has written, as a view; None if all were."""
+    def flags_of(self, view: np.ndarray, *, by_byte: bool = False) -> np.ndarray | None:
+        """Return flags of the elements of a view of `data` that nothing has written, as a view; None if all were.
+
+        There is a last dimension more with a flag for each part of an element, where parts are known: each byte with
+        ``by_byte``, and of a view whose elements do not lie at multiples of their size.
+        """
         if self.uninitialised is False or not view.size:
             return None
         start: int = view.__array_interface__["data"][0] - self.data.__array_interface__["data"][0]
-        itemsize = view.itemsize
-        if start % itemsize or any(stride % itemsize for stride in view.strides):
-            flags, unit = self.uninitialised_mask(1), 1
-            shape, strides = (*view.shape, itemsize), (*view.strides, 1)
-        else:
-            flags, unit = self.uninitialised_mask(itemsize), itemsize
-            shape, strides = view.shape, tuple(stride // itemsize for stride in view.strides)
-        found: np.ndarray = np.ndarray(shape, bool, flags, start // unit, strides)
+        unit = math.gcd(view.itemsize, start, *view.strides)
+        if isinstance(self.uninitialised, np.ndarray):
+            unit = math.gcd(unit, self.size // len(self.uninitialised))
+        unit = 1 if by_byte or unit < view.itemsize else unit
+        shape, strides = view.shape, tuple(stride // unit for stride in view.strides)
+        if unit < view.itemsize:
+            shape, strides = (*shape, view.itemsize), (*strides, 1)
+        found: np.ndarray = np.ndarray(shape, bool, self.uninitialised_mask(unit), start // unit, strides)
         return found
 
     def mark_view(self, view: np.ndarray, selected: Any = None, copied: np.ndarray | None = None) -> None:
@@ -109,16 +114,26 @@ class EmulatedMemory:
 
         ``selected``: the index of these elements; None for all. ``copied``: flags of those that still have no value.
         """
-        if copied is not None:
+        if copied is not None and self.uninitialised is False:
             self.uninitialised_mask(view.itemsize)
-        elif view.nbytes == self.size and selected is None:
+        elif copied is None and view.nbytes == self.size and selected is None:
             self.mark_written(self.size)
             return
         flags = self.flags_of(view)
-        if flags is not None:
-            flags[... if selected is None else selected] = False if copied is None else copied
-            assert isinstance(self.uninitialised, np.ndarray)  # noqa: S101  there are flags
-            self.uninitialised = self.uninitialised if self.uninitialised.any() else False
+        if flags is None:
+            return
+        if copied is None:
+            flags[... if selected is None else selected] = False
+        else:
+            if copied.ndim != flags.ndim:  # one of them is for the parts of elements
+                copied = copied.any(axis=-1) if copied.ndim > flags.ndim else copied[..., None]
+            flags[...] = copied
+        self.recount()
+
+    def recount(self) -> None:
+        """Forget the flags if everything has been written."""
+        if isinstance(self.uninitialised, np.ndarray) and not self.uninitialised.any():
+            self.uninitialised = False
 
     def unwritten_bytes(self, begin: int, end: int) -> np.ndarray | bool:
         """Return which bytes from ``begin`` to ``end`` nothing has written: all, none, or a flag for each."""

@@ -20,7 +20,8 @@ design, and accesses that `races.footprint` cannot determine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -285,6 +286,16 @@ class StreamOrder:
                 if access.host_has_written():
                     return self._overwritten(tracked, access, by_caller=by_caller)
         return None
+
+    @contextmanager
+    def landing(self, array: np.ndarray) -> Iterator[None]:
+        """Let a copy change an array of the host that is watched. That the host has changed it before is a finding."""
+        buffer = self.host.tracked.get(id(_root(array)))
+        if buffer is not None:
+            self._pending = self._pending or self.find_host_write(buffer)
+        yield
+        for access in () if buffer is None else buffer.accesses:
+            access.watch_on()
 
     def find_host_read(self, memory: EmulatedMemory, array: np.ndarray) -> MissingSync | None:
         """Return the finding that the host reads what an unfinished operation writes; ``array`` is a view of memory."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,18 @@ from windtunnel.emulator.device.tracked_memory import TrackedBuffer
 
 FULL = 1.0
 _ROUNDING = 1e-9
+
+Around = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Landing:
+    """The end of a copy to the host."""
+
+    tick: int
+    array: np.ndarray
+    data: np.ndarray
+    around: Around
 
 
 class Host:
@@ -31,7 +45,7 @@ class Host:
         self.now = 0
         self.tracked: dict[int, TrackedBuffer] = {}
         """The memory that the host can access, by the id of the array that owns it, for `stream_order`."""
-        self._pending: list[tuple[int, np.ndarray, np.ndarray]] = []
+        self._pending: list[_Landing] = []
 
     def spend(self, ticks: int) -> None:
         """Advance the clock by ``ticks`` of work on the host."""
@@ -45,23 +59,24 @@ class Host:
         if self._pending:
             self.deliver(self.now)
 
-    def expect(self, tick: int, array: np.ndarray, data: np.ndarray) -> None:
-        """Write ``data`` to ``array`` at ``tick``."""
-        self._pending.append((tick, array, data))
+    def expect(self, tick: int, array: np.ndarray, data: np.ndarray, around: Around = nullcontext) -> None:
+        """Write ``data`` to ``array`` at ``tick``, within the context that ``around`` makes then."""
+        self._pending.append(_Landing(tick, array, data, around))
         self.deliver(self.now)
 
     def deliver(self, tick: int) -> None:
         """Write the data of all copies that end by ``tick``."""
-        if not self._pending:
+        landing = [copy for copy in self._pending if copy.tick <= tick]
+        if not landing:
             return
-        for end, array, data in self._pending:
-            if end <= tick:
-                array[...] = data
-        self._pending = [copy for copy in self._pending if copy[0] > tick]
+        self._pending = [copy for copy in self._pending if copy.tick > tick]
+        for copy in landing:
+            with copy.around():
+                copy.array[...] = copy.data
 
     def pending_view(self, array: np.ndarray) -> np.ndarray:
         """Return the data that pending copies will write to ``array``; the array itself if there are none."""
-        return next((data for _, target, data in reversed(self._pending) if target is array), array)
+        return next((copy.data for copy in reversed(self._pending) if copy.array is array), array)
 
 
 class Engine:

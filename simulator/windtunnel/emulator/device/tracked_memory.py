@@ -75,6 +75,11 @@ class StreamAccess:
         """Drop the copy, because a later operation of the stream may change the memory."""
         self._copy = None
 
+    def watch_on(self) -> None:
+        """Take a new copy, because another operation has changed the memory."""
+        if self._array is not None and self._copy is not None:
+            self._copy = self._array.copy()
+
     def host_has_written(self) -> bool:
         """Return whether the host has changed the watched memory. It is reported once only."""
         if self._array is None or self._copy is None or self.has_ended:

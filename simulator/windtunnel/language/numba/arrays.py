@@ -27,6 +27,7 @@ from windtunnel.language.numba.values import (
     literal,
 )
 from windtunnel.language.types import BOOL, I64, Scalar
+from windtunnel.language.words import many
 
 _METHODS = (
     "copy", "reshape", "ravel", "flatten", "fill", "sum", "prod", "mean", "var", "std", "any", "all", "min", "max",
@@ -208,7 +209,7 @@ class ArrayReader(DeclarationReader):
         new = sum(isinstance(one, Const) and one.value is None for one in given)
         stated = sum(one is not None for one in given) - new
         if stated > count:
-            self.refuse(node, f"{stated} indices for an array of {count} dimensions", f"at most {count}")
+            self.refuse(node, f"{many(stated, 'index')} for an array of {many(count, 'dimension')}", f"at most {count}")
         wanted: list[Value | slice] = []
         for one in given:
             wanted += [slice(None)] * (count - stated) if one is None else [one]
@@ -472,7 +473,7 @@ class ArrayReader(DeclarationReader):
         source: View | None = None
         if isinstance(value, View) and value.dims:
             if len(value.dims) > len(where.dims):
-                self.refuse(node, "an array of more dimensions assigned to a slice", f"{len(where.dims)} dimensions")
+                self.refuse(node, "an array of more dimensions assigned to a slice", many(len(where.dims), "dimension"))
             source = value
         elif isinstance(value, Tup):
             for at, item in enumerate(value.items):
@@ -544,7 +545,9 @@ class ArrayReader(DeclarationReader):
             return found
         if name in _METHODS:
             return Method(owner, name)
-        return self.added_attribute(node, owner, name, "shape, size, ndim, dtype, T, strides")
+        known = list(owner.fields) if isinstance(owner, Records) else []
+        known += ["shape", "size", "ndim", "dtype", "T", "strides"] if dims else []
+        return self.added_attribute(node, owner, name, ", ".join(known))
 
     def _view_attribute(self, node: ast.AST, owner: View, name: str) -> Value | None:
         """Return an attribute of an array of numbers; None if it has none of this name."""

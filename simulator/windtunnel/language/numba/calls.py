@@ -9,6 +9,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
 from windtunnel.language.numba.brain import BrainReader
 from windtunnel.language.numba.declarations import number_type
-from windtunnel.language.numba.lambdas import function_source
 from windtunnel.language.numba.names import VectorType
+from windtunnel.language.numba.outside import compiled_source, type_key
 from windtunnel.language.numba.reader import Frame
 from windtunnel.language.numba.values import (
     Closure,
@@ -114,8 +115,8 @@ class CallReader(BrainReader):
         if plain is not None:
             stated = self.stated_signature(function, given)
             if stated is None:
-                return self._function(node, plain, given, named)
-            return self._stated(node, plain, given, named, stated)
+                return self._function(node, plain, given, named, function)
+            return self._stated(node, function, given, named, stated)
         external = getattr(function, "external_name", None)
         if external is not None:
             self.refuse(node, f"the foreign function '{external}'", "a function in Python")
@@ -169,7 +170,7 @@ class CallReader(BrainReader):
             problem = f"Untyped global name '{called}': Cannot determine Numba type of <class 'function'>"
             self.refuse(node, problem, f"a device function: @cuda.jit(device=True) before '{name}'")
         problem = f"Untyped global name '{called}', a {type(function).__name__} that no kernel can call"
-        in_math = f"math.{name}, or " if hasattr(math, name) else ""
+        in_math = f"math.{name}, or " if getattr(math, name, function) is not function else ""
         self.refuse(node, problem, f"{in_math}functions of numba.cuda, math, or device functions")
 
     def _from_pointer(self, node: ast.Call, name: str, given: list[Value], named: Mapping[str, Value]) -> Value:
@@ -180,7 +181,9 @@ class CallReader(BrainReader):
             self.refuse(node, f"{name} of these arguments", f"{name}(pointer, shape, dtype)")
         dtype = stated.get("dtype")
         if isinstance(dtype, Const) and number_type(dtype.value) not in (None, owner.element):
-            self.refuse(node, f"{name} of another type than that of the pointer", f"dtype={owner.element}")
+            self.refuse(
+                node, f"{name} of another type than that of the pointer", f"dtype={rules.name_of(owner.element)}"
+            )
         stated_sides = self.items(node, shape) if isinstance(shape, Tup) else [shape]
         sides = [converted(self.integer(node, side), I64) for side in stated_sides]
         if name == "carray":
@@ -226,7 +229,9 @@ class CallReader(BrainReader):
         except (TypeError, ValueError) as error:
             self.refuse(node, f"an overload: {error}", "a device function")
         if implementation is None:
-            self.refuse(node, f"a call of '{ast.unparse(node.func)}' with these types", "another overload")
+            kinds = ", ".join(value.description for value in given) or "no arguments"
+            problem = f"a call of '{ast.unparse(node.func)}' with {kinds}, for which no overload has code"
+            self.refuse(node, problem, "other types, or a device function")
         if str(getattr(implementation, "__module__", "")).startswith(_FOR_PROCESSORS):
             # What Numba has for the processor. An error in it is told where the kernel calls it.
             outer = self.frame
@@ -272,27 +277,31 @@ class CallReader(BrainReader):
             if isinstance(made, Cplx) and not isinstance(kind, rules.Complex):
                 listed = ", ".join(rules.name_of(self.numeric(node, one).type) for one in given)
                 self.refuse(
-                    node, f"Invalid use of type {function.__name__} with parameters ({listed})", "its signature"
+                    node, f"Invalid use of type {function.py_func.__name__} with parameters ({listed})", "its signature"
                 )
             values.append(number(made, kind) if isinstance(made, (Num, Cplx)) and kind is not None else made)
-        result = self._function(node, function, values, named)
+        result = self._function(node, function.py_func, values, named, function)
         if returned is None or (isinstance(result, Const) and result.value is None):
             return result
         return number(self.numeric(node, result), returned)
 
     # Functions that are inlined.
 
-    def _function(self, node: ast.Call, function: Any, given: list[Value], named: Mapping[str, Value]) -> Value:
+    def _function(
+        self, node: ast.Call, function: Any, given: list[Value], named: Mapping[str, Value], owner: Any = None
+    ) -> Value:
+        """Return the value of a call of a function, of which ``owner`` keeps what was compiled."""
+        types = (tuple(map(type_key, given)), tuple((name, type_key(value)) for name, value in named.items()))
         try:
-            source = function_source(function)
+            source = compiled_source(function, owner, types)
         except KernelError as error:
             self.refuse(node, error.problem, error.expected)
         if source.file != self.source.file:
             files = list(dict.fromkeys(helper.file for helper in self.helpers.values() if helper.raised))
             at = files.index(source.file) if source.file in files else len(files)
-            cached = self.raised.get(function)
-            source = cached if cached is not None else source.raised_by((at + 1) * ir.RAISED)
-            self.raised[function] = source
+            if function not in self.raised:
+                self.raised[function] = source.raised_by((at + 1) * ir.RAISED)
+            source = replace(self.raised[function], environment=source.environment)
         self.helpers[function] = ir.Helper(source.file, source.line, source.lines, source.raised)
         env = self._parameters_of(node, source.tree.name, source.tree.args, function, given, named)
         path = (*self.frame.path, id(node))
@@ -435,7 +444,7 @@ class CallReader(BrainReader):
 
     def _builtin_len(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
         del named
-        length = self.length(node, given[0])
+        length = self.length(node, given[0], "the length of", "an array or a tuple")
         return Const(length) if isinstance(length, int) else Num(converted(length, I64))
 
     def _builtin_abs(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:

@@ -191,6 +191,10 @@ class ExpressionReader(IterationReader):
         self.frame.env[name] = slot
         return self.at(node.lineno, slot)
 
+    def untyped(self, value: Any) -> str:
+        """Return why an object from outside the kernel has no type; empty if it has one."""
+        raise NotImplementedError
+
     def known_object(self, node: ast.AST, value: Any) -> Value:
         """Return an object from outside the kernel."""
         if isinstance(value, Name) and value.op in ("lane", "warp_size"):
@@ -202,6 +206,11 @@ class ExpressionReader(IterationReader):
             return Tup(tuple(self.known_object(node, item) for item in value), names)
         if isinstance(value, np.void):
             return self.capture(node, np.asarray(value))
+        problem = self.untyped(value)
+        if problem:
+            text = ast.unparse(node) if isinstance(node, ast.expr) else repr(value)
+            expected = "a number, a tuple, an array, an enumeration or a function from outside the kernel"
+            self.refuse(node, f"Untyped global name '{text}': {problem}", expected)
         return Const(value)
 
     # Long: one case for each kind of owner, each a line or two.

@@ -20,6 +20,7 @@ from windtunnel.language.numba.names import HALF, VectorType
 from windtunnel.language.numba.reader import NeedsFlat
 from windtunnel.language.numba.values import Const, Cplx, Num, Records, Tup, Value, View, literal
 from windtunnel.language.types import BF16, BOOL, F16, I8, I32, I64, U8, U16, U32, U64, Array, Scalar
+from windtunnel.language.words import many
 
 _FULL = 0xFFFFFFFF
 _POINTER = 8
@@ -66,7 +67,7 @@ class IntrinsicReader(ExpressionReader):
 
     def _wanted(self, node: ast.AST, what: str, given: Sequence[Value], *counts: int) -> None:
         if len(given) not in counts:
-            self.refuse(node, f"{what} of {len(given)} values", " or ".join(map(str, counts)))
+            self.refuse(node, f"{what} of {many(len(given), 'value')}", " or ".join(map(str, counts)))
 
     # Indices.
 
@@ -256,9 +257,7 @@ class IntrinsicReader(ExpressionReader):
         places = list(index.items) if isinstance(index, Tup) else [index]
         where = self.part(node, owner, places)
         if not isinstance(where, View) or where.dims:
-            self.refuse(
-                node, f"{len(places)} indices for an array of {len(owner.dims)} dimensions", f"{len(owner.dims)}"
-            )
+            self.refuse(node, f"{many(len(places), 'index')} for {owner.description}", f"{len(owner.dims)}")
         if not owner.writable:
             self.refuse(node, "an atomic operation on a constant array", "another array")
         if where.others:

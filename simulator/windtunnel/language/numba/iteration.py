@@ -44,8 +44,14 @@ class IterationReader(ArrayReader):
                 return [self.item_at(node, value, at) for at in range(count)]
         self.refuse(node, f"{value.description}, which cannot be unpacked", "a tuple")
 
-    def length(self, node: ast.AST, value: Value) -> int | ir.Expr:
-        """Return how many items an iteration has: a number if it is known now and the items may differ in type."""
+    def length(
+        self, node: ast.AST, value: Value, use: str = "a loop over",
+        expected: str = "range, a tuple, an array, enumerate or zip",
+    ) -> int | ir.Expr:  # fmt: skip
+        """Return how many items an iteration has: a number if it is known now and the items may differ in type.
+
+        ``use`` and ``expected`` are for the message about a value without items.
+        """
         match value:
             case Tup(items=items):
                 return len(items)
@@ -58,7 +64,7 @@ class IterationReader(ArrayReader):
             case View(text=text) if text:
                 self.refuse(node, "the length of a text, or a loop over it", "an array of its characters' codes")
             case _:
-                self.refuse(node, f"a loop over {value.description}", "range, a tuple, an array, enumerate or zip")
+                self.refuse(node, f"{use} {value.description}", expected)
 
     def subscripted(self, node: ast.AST, known: Any, index: ast.expr) -> Value:
         """Return ``known[index]`` of an object, such as a type: ``float32[:]``."""

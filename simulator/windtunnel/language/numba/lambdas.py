@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
-import linecache
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from windtunnel.language.source import KernelError, Source, source_of
+from windtunnel.language.source import Source, compiled_text, source_of
 
 
 def function_source(function: Callable[..., Any]) -> Source:
@@ -21,27 +20,19 @@ def function_source(function: Callable[..., Any]) -> Source:
 
 @cache
 def _lambda_source(function: Callable[..., Any]) -> Source:
-    """Return a lambda as a function that returns its expression."""
+    """Return a lambda as a function that returns its expression. What its outer names mean is added by `outside`."""
     code = function.__code__
-    lines = linecache.getlines(code.co_filename, function.__globals__)
-    found = [] if not lines else [
-        node for node in ast.walk(ast.parse("".join(lines)))
-        if isinstance(node, ast.Lambda) and node.lineno <= code.co_firstlineno <= (node.end_lineno or node.lineno)
+    text, compiled = compiled_text(function)
+    node = next(
+        node for node in ast.walk(text.tree)
+        if isinstance(node, ast.Lambda) and node.lineno <= compiled.co_firstlineno <= (node.end_lineno or node.lineno)
         and _same(node, code)
-    ]  # fmt: skip
-    if not found:
-        raise KernelError("the source of a lambda cannot be read", expected="a function, defined with def")
-    node = found[0]
+    )  # fmt: skip
     body: ast.stmt = ast.copy_location(ast.Return(node.body), node.body)
     tree = ast.copy_location(ast.FunctionDef("lambda", node.args, [body], [], None, None), node)
-    closure = inspect.getclosurevars(function)
-    environment = {**vars(__builtins__ if inspect.ismodule(__builtins__) else __import__("builtins")),
-                   **function.__globals__, **closure.nonlocals}  # fmt: skip
     assigned = frozenset(argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs))
     line = node.lineno
-    return Source(
-        function, code.co_filename, line, tuple(lines[line - 1 : node.end_lineno]), tree, environment, assigned
-    )
+    return Source(function, text.file, line, tuple(text.lines[line - 1 : node.end_lineno]), tree, {}, assigned)
 
 
 def _same(node: ast.Lambda, code: Any) -> bool:

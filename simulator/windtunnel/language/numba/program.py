@@ -12,7 +12,7 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.declarations import strided_names
-from windtunnel.language.numba.lambdas import function_source
+from windtunnel.language.numba.outside import compiled_source
 from windtunnel.language.numba.reader import Frame, NeedsFlat
 from windtunnel.language.numba.recursion import RecursiveReader
 from windtunnel.language.numba.values import Cplx, Num, Tup, Value, literal
@@ -72,6 +72,9 @@ class Extensions(Protocol):
     def member_of(self, owner: Value, name: str, /) -> tuple[bool, Callable[..., Any]] | None:
         """Return (whether it is a method, what chooses its code) of an attribute; None if there is none."""
 
+    def untyped(self, value: Any, /) -> str:
+        """Return why an object of the program has no type of Numba; empty if it has one."""
+
     def lowered(self, function: Any, /) -> str:
         """Return what a function is whose code is written for LLVM; empty if it is no such function."""
 
@@ -118,7 +121,7 @@ def read_kernel(
     overloads: Extensions | None = None,
 ) -> NumbaProgram:
     """Return the program of a kernel for arguments of these types. Raises KernelError if it is not one."""
-    source = function_source(function)
+    source = compiled_source(function)
     memory = _Memory()
     for _ in range(_ROUNDS):
         reader = _KernelReader(source, memory, overloads, debug=debug)
@@ -135,7 +138,7 @@ def read_kernel(
 
 def result_of(function: Callable[..., Any], arguments: Sequence[Argument]) -> Value | None:
     """Return a value with the type of a device function's result; None if it returns none. Raises KernelError."""
-    source = function_source(function)
+    source = compiled_source(function)
     memory = _Memory()
     for _ in range(_ROUNDS):
         reader = _KernelReader(source, memory, None, debug=False)
@@ -174,6 +177,10 @@ class _KernelReader(RecursiveReader):
     def member_of(self, owner: Value, name: str) -> tuple[bool, Callable[..., Any]] | None:
         """Return (whether it is a method, what chooses its code) of an added attribute; None if there is none."""
         return None if self._overloads is None else self._overloads.member_of(owner, name)
+
+    def untyped(self, value: Any) -> str:
+        """Return why an object from outside the kernel has no type; empty if it has one."""
+        return "" if self._overloads is None else self._overloads.untyped(value)
 
     def lowered(self, function: Any) -> str:
         """Return what a function of the program is whose code is written for LLVM; empty if it is no such function."""
@@ -257,6 +264,8 @@ class _KernelReader(RecursiveReader):
         if self.error_array is not None:
             self.parameters.append(self.error_array)
         _complete(body, self.variables)
+        if self.strict:
+            _need_fences_to_acquire(body)
         scalars = {name: self.variables.pop(name) for name in self.parameters if name not in self.arrays}
         shown = getattr(source.function, "shown_as", tree.name)  # for a kernel that was generated
         self.spellings.update(getattr(source.function, "shown_parameters", {}))
@@ -312,6 +321,14 @@ def array_parameters(name: str, dtype: np.dtype[Any], ndim: int, layout: str) ->
             found += array_parameters(f"{name}__{part}", inner.base, ndim + len(inner.shape), "C")
         return found
     return [name, *(f"{name}__{stem}" for stem in strided_names(ndim))] if layout == "A" else [name]
+
+
+def _need_fences_to_acquire(body: Sequence[ir.Stmt]) -> None:
+    """Let what atomic operations read order nothing before the thread's next fence, which is all that PTX states."""
+    for statement in ir.walk(body):
+        for e in ir.expressions(statement):
+            if isinstance(e, ir.Atomic):
+                e.relaxed = True
 
 
 def _complete(body: Sequence[ir.Stmt], variables: dict[str, Scalar]) -> None:

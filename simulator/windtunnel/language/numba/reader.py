@@ -260,7 +260,7 @@ class Reader:
         """Return a value as an expression of an integer type."""
         made = self.num(node, value)
         if not rules.is_integer(made.type):
-            self.refuse(node, f"{made.type} where an integer is expected", "an integer: int(x)")
+            self.refuse(node, f"{rules.name_of(made.type)} where an integer is expected", "an integer: int(x)")
         return converted(made.expr, I64) if made.type == BOOL else made.expr
 
     def load(self, node: ast.AST, value: View) -> Num | Cplx:

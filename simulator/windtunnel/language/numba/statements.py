@@ -27,7 +27,7 @@ from windtunnel.language.numba.values import (
 )
 from windtunnel.language.returns import without_returns
 from windtunnel.language.types import BOOL, I32, I64, U64, Scalar
-from windtunnel.language.words import words_of
+from windtunnel.language.words import many, words_of
 
 _MAX_DEPTH = 24
 """The largest depth of inlined functions; a larger one means recursion."""
@@ -87,7 +87,7 @@ class StatementReader(CallReader):
             case ast.Assert():
                 self._assert(node)
             case ast.Raise():
-                self._raise(node, node.exc)
+                self._raise(node)
             case ast.Import() | ast.ImportFrom():
                 self._import(node)
             case ast.Delete():
@@ -144,7 +144,7 @@ class StatementReader(CallReader):
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 items = self.items(node, value, len(targets))
                 if len(items) != len(targets):
-                    self.refuse(target, f"{len(targets)} names for {len(items)} values", "equally many")
+                    self.refuse(target, f"{many(len(targets), 'name')} for {many(len(items), 'value')}", "equally many")
                 held = [self.stored(self.loaded(node, item), "held") for item in items]
                 for inner, item in zip(targets, held, strict=True):
                     self.assign(inner, item, node)
@@ -508,10 +508,7 @@ class StatementReader(CallReader):
             self.frame, self.dead = outer, False
             return frame.returns[0] if frame.returns else Const(None)
         statements = self.body(body)
-        ended = not self.dead
         self.frame, self.dead = outer, False
-        if ended and frame.result is not None and not isinstance(frame.result, Const):
-            pass  # a path without a value, which no caller that is correct reads
         statements = without_returns(statements, line, lambda stem: self.variable(stem, BOOL))
         for made in statements:
             self.emit(made)
@@ -536,8 +533,10 @@ class StatementReader(CallReader):
         test = literal(line, False, BOOL) if isinstance(condition, bool) else condition
         self.emit(ir.If(line, ir.Unary(line, "not", test, type=BOOL), body, []))
 
-    def _raise(self, node: ast.Raise, raised: ast.expr | None) -> None:
-        kind: object = None
+    def _raise(self, node: ast.Raise) -> None:
+        if node.cause is not None:
+            self.refuse(node, "Multiple argument raise is not supported", "raise without 'from'")
+        raised, kind = node.exc, None
         arguments: tuple[object, ...] = ()
         if isinstance(raised, ast.Call):
             called = self.expression(raised.func)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from windtunnel.language import ir
-from windtunnel.language.numba.rules import Complex, Number
+from windtunnel.language.numba.rules import Complex, Number, name_of
 from windtunnel.language.types import I64, Scalar
+from windtunnel.language.words import many
 
 
 class Value:
@@ -41,7 +42,7 @@ class Num(Value):
     @property
     def description(self) -> str:
         """What it is, in words of messages."""
-        return f"a number ({self.type})"
+        return f"a number ({name_of(self.type)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +147,7 @@ class View(Value):
     @property
     def description(self) -> str:
         """What it is, in words of messages."""
-        return f"an array of {len(self.dims)} dimensions"
+        return f"an array of {many(len(self.dims), 'dimension')}"
 
     @property
     def whole(self) -> bool:
