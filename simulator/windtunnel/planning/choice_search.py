@@ -183,16 +183,21 @@ class ChoiceSearch:
         spare, most = self.options.spare, self.candidates.max_counts
         if not spare or spare < max(most):
             return
-        largest = ", ".join(f"{n:,} of {name}" for n, name in zip(most, self.names, strict=True))
+        sizes = self.candidates.sizes
+        largest = ", ".join(
+            f"{n * size:,} of {name}{f' ({n:,} groups of {size})' if size > 1 else ''}"
+            for n, size, name in zip(most, sizes, self.names, strict=True)
+        )
         if min(self.options.max_entries, self.entries) == 1:
             raise InputError(
-                f"no fleet can do without {spare:,} spare devices: at most {largest} are allowed",
+                f"no fleet can do without {spare:,} spare {'devices' if max(sizes) == 1 else 'devices or groups'}: at "
+                f"most {largest} are allowed",
                 where=self.scenario.where("plan", "spare"),
                 expected="fewer spare devices, or a larger plan.max",
             )
         self.notes.append(
-            f"spare: {spare:,} is at least the largest number of each entry ({largest}), so a fleet must meet the "
-            "targets without all devices of any one of its entries"
+            f"spare: {spare:,} takes all devices of an entry out of service, because at most {largest} are allowed; so "
+            "a fleet must meet the targets without all devices of any one of its entries"
         )
 
     def _notes_of_roles(self, demand: Demand) -> list[str]:

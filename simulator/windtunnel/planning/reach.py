@@ -87,7 +87,7 @@ def _sentence(reach: TargetReach, target: Target) -> str:
     """Return what the least values of a target mean for a plan that found no fleet, without a full stop."""
     unit = reach.unit
     if reach.least > reach.limit:
-        least = shown(reach.least, unit)
+        least = shown(reach.least, unit, reach.limit)
         levers = _LEVERS[_OF.get(target.metric, "whole")]
         return (
             f"{reach.text}: no number of these devices meets it. Even where no request waits, it is at least {least}: "

@@ -24,7 +24,7 @@ from windtunnel.core.units import format_quantity, to_unit
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning.bounds import Bounds, Counts, Replicated
 from windtunnel.planning.candidates import PER_MILLION, Candidates
-from windtunnel.planning.evaluation import Evaluation, shown, violations
+from windtunnel.planning.evaluation import Evaluation, value_text, violations
 from windtunnel.planning.lateness import PERCENTILES, lateness_limits, most_late, until_of
 from windtunnel.planning.search import GIVE_UP, Alone, SearchResult
 from windtunnel.planning.simulate import Case
@@ -299,7 +299,7 @@ class Reasons:
             missed = best.target(target.text)
             text = (
                 f"{target.text} is the only target that {conflict.fleet} at {self.candidates.objective_text(best)} "
-                f"misses: {missed.reason if missed.value is None else shown(missed.value, missed.unit)}"
+                f"misses: {missed.reason if missed.value is None else value_text(missed)}"
             )
             conflicts.append(replace(conflict, text=text))
         return conflicts
