@@ -15,11 +15,7 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.results.objective import OBJECTIVES
-from windtunnel.core.results.plan import (
-    CandidateEntry,
-    LowerBound,
-    ModelInputs,
-)
+from windtunnel.core.results.plan import CandidateEntry, LowerBound, ModelInputs
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.demand import Demand, minimum_demand
@@ -184,14 +180,12 @@ class ChoiceSearch:
         if not spare or spare < max(most):
             return
         sizes = self.candidates.sizes
-        largest = ", ".join(
-            f"{n * size:,} of {name}{f' ({n:,} groups of {size})' if size > 1 else ''}"
-            for n, size, name in zip(most, sizes, self.names, strict=True)
-        )
+        groups = [f" ({n:,} groups of {size})" if size > 1 else "" for n, size in zip(most, sizes, strict=True)]
+        devices = zip(self.candidates.max_devices, self.names, groups, strict=True)
+        largest = ", ".join(f"{n:,} of {name}{of}" for n, name, of in devices)
         if min(self.options.max_entries, self.entries) == 1:
             raise InputError(
-                f"no fleet can do without {spare:,} spare {'devices' if max(sizes) == 1 else 'devices or groups'}: at "
-                f"most {largest} are allowed",
+                f"no fleet can do without {spare:,} spare devices or groups: at most {largest} are allowed",
                 where=self.scenario.where("plan", "spare"),
                 expected="fewer spare devices, or a larger plan.max",
             )

@@ -341,7 +341,8 @@ def _ends(interval: ModelInterval) -> str:
 def _nothing_found(plan: PlanResult) -> str:
     if plan.simulated:
         return "No simulated fleet meets the targets."
-    return "No fleet can meet the targets. None was simulated, because the lower bound excludes all of them."
+    none = "None was simulated, because the lower bound excludes all of them."
+    return f"By the models, no fleet can meet the targets. {none}"
 
 
 def _change_sentence(effect: ChangeEffect, comparatives: Objective) -> str:
