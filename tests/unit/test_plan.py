@@ -22,12 +22,14 @@ from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.plan import Meets, PlanResult
+from windtunnel.core.validated import DISAGGREGATED
 from windtunnel.planning import evaluation, looks
 from windtunnel.planning import workers as plan_workers
+from windtunnel.planning.evaluation import shown
 from windtunnel.planning.load_curve import knee
 from windtunnel.planning.simulate import Case
+from windtunnel.report import numbers, plan_answer, plan_page
 from windtunnel.report import plan as report
-from windtunnel.report import plan_answer, plan_page
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel_models.catalogue import Catalogue
 
@@ -305,15 +307,39 @@ def test_what_cannot_be_planned_is_refused(changes: dict[str, Any], problem: str
     assert re.search(problem, str(caught.value))
 
 
+def test_a_value_beside_its_limit_has_as_many_digits_as_tell_them_apart() -> None:
+    assert numbers.quantity(1.002, "s", limit=1.0) == "1.002 s" and numbers.quantity(1.0, "s", limit=1.0) == "1.00 s"
+    assert (
+        numbers.quantity(1.3, "s", limit=1.0) == "1.30 s" and numbers.quantity(0.99996, "s", limit=1.0) == "0.99996 s"
+    )
+    assert numbers.value_range(0.0219, 0.035004, "s", 0.035) == "21.9 to 35.004 ms"
+    assert shown(0.98996, "1", 0.99) == "98.996%" and shown(0.9, "1", 0.99) == "90.0%"
+    # A difference that is only one of rounding shows no digits.
+    assert numbers.quantity(35 * 0.001, "s", limit=0.035 * (1 + 1e-15)) == "35.0 ms"
+
+
+def test_what_published_measurements_show_of_disaggregated_serving_is_what_the_benchmark_wrote(root: Path) -> None:
+    known = DISAGGREGATED
+    rows = (root / known.source).read_text().splitlines()
+    (cells,) = [row.split("|")[1:-1] for row in rows if row.startswith("| stated | all |")]
+    figures = [cell.strip() for cell in cells]
+    stated = [f"{known.tpot:.0%}", f"{known.e2e:.0%}", f"{known.ttft_median_error:.1%}", f"{known.ttft:.0%}"]
+    assert [int(figures[3]), *(figures[i] for i in (6, 9, 10, 12))] == [known.configurations, *stated]
+
+
 def test_with_a_spare_the_text_says_what_is_out_of_service_and_what_the_rest_does() -> None:
     keys = {"fleet": plan_scenario()["fleet"][:1], "targets": ["latency p95 <= 40 ms"]}
     data = plan_scenario(**keys, plan={"spare": 1, "max": 8, "loads": []})
     with search_alone():
         found = planner.plan(scenario_from_data(data), workers=1)
     best = found.fleets[found.recommended]
-    (note,) = [n for n in found.notes if "binding target" in n]
-    assert note.startswith(f"{best.text} without 1 of slow: binding target latency p95 <= 40 ms: ")
-    assert "headroom" in note and note in " ".join(report.text(found).replace("≤", "<=").split())
+    whole, left = [note for note in found.notes if note.startswith(best.text)]
+    assert whole.startswith(f"{best.text} with all devices in service: latency p95 <= 40 ms: ")
+    assert left.startswith(f"{best.text} without 1 × slow: latency p95 <= 40 ms: ") and "headroom" in left
+    assert left in " ".join(report.text(found).replace("≤", "<=").split())
+    # What is judged and shown is the worst case, and not the whole fleet.
+    assert best.targets[0].out_of_service == "1 × slow" == found.explanation.binding.out_of_service
+    assert f"headroom {best.targets[0].headroom * 100:.1f}%" in left and "without 1 × slow" in plan_page.render(found)
     assert "with 1 of any entry out of service" in plan_answer.verdict(found)
     two = replace(best.configuration[0], count=2)
 

@@ -113,7 +113,7 @@ def _told(counts: Counts, choice: int, *, meets: bool = True) -> Evaluation:
         Evaluation,
         SimpleNamespace(
             counts=counts, choice=choice, meets=Meets(meets, meets), targets=[], stopped_after=None, keeps_up=True,
-            spare_violations=None, tpot_mean_s=None, looked_again=False, reaches=lambda _goal: meets,
+            spare_violations=(), tpot_mean_s=None, looked_again=False, reaches=lambda _goal: meets,
         ),
     )  # fmt: skip
 

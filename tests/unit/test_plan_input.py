@@ -103,7 +103,7 @@ def test_a_device_without_a_price_to_pay_is_planned(free: tuple[str, ...]) -> No
 def test_spare_devices_that_leave_none_are_an_error_and_a_note_where_other_entries_are_left() -> None:
     data = plan_scenario(stop={"jobs": 200}, plan={"max": 3, "spare": 3, "max_entries": 1, "loads": []})
     with pytest.raises(
-        InputError, match=r"plan\.spare: no fleet can do without 3 spare devices: at most 3 of slow, 3 "
+        InputError, match=r"plan\.spare: no fleet can do without 3 spare devices or groups: at most 3 of slow, 3 "
     ):
         planned(data)
     data["plan"]["max_entries"] = 2

@@ -89,7 +89,7 @@ def plan(
     if form == "json":
         print_json(result)
     else:
-        from windtunnel.report.plan import run_command, text
+        from windtunnel.report.plan import alone, run_command, text
 
         click.echo(text(result))
         if result.fleets:
@@ -99,7 +99,7 @@ def plan(
             ]
             options += [] if seed is None else ["--seed", str(seed)]
             options += [word for folder in catalogs for word in ("--catalog", folder)]
-            click.echo(f"This fleet alone: {run_command(result, str(scenario), options)}")
+            click.echo(f"{alone(result)}: {run_command(result, str(scenario), options)}")
         print_written(paths)
     if not result.fleets:
         sys.exit(1)

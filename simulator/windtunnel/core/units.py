@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -189,7 +190,7 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
     if unit in ("USD", "1", ""):
         return f"{value:,.2f} USD" if unit == "USD" else f"{value:,.{digits}g}"
     if unit == "USD/h":
-        return f"{value * 3600:,.2f} USD/h"
+        return f"{value * 3600:,.{max(2, digits - 2)}f} USD/h"
     size = abs(value)
     if unit == "s" and size >= 120:
         return f"{_significant(value / 3600, digits)} h" if size >= 7200 else f"{_significant(value / 60, digits)} min"
@@ -202,9 +203,28 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
     return f"{value:.{digits}g} {unit}"
 
 
-def format_share(value: float) -> str:
-    """Return a fraction as a percentage for display, such as "92.4%", with at most three significant digits."""
+_MOST_DIGITS = 9
+
+
+def told_apart(value: float, limit: float | None, text: Callable[[float, int], str], digits: int = 3) -> str:
+    """Return ``value`` as ``text`` formats it, with as many digits as show that it is not the limit.
+
+    A value beside its limit must not look equal to it unless it is, because what is claimed of it would look wrong.
+    """
+    if limit is None or value == limit or not math.isfinite(value):
+        return text(value, digits)
+    enough = (more for more in range(digits, _MOST_DIGITS) if text(value, more) != text(limit, more))
+    return text(value, next(enough, digits))
+
+
+def format_share(value: float, digits: int = 3) -> str:
+    """Return a fraction as a percentage for display, such as "92.4%", with at most ``digits`` significant digits.
+
+    From 100% on, and between 0 and 0.01%, three digits are no more than an integer or a bound; more are exact.
+    """
     percent = value * 100
+    if digits > 3:
+        return f"{percent:.{digits}g}%"
     size = abs(percent)
     if size == 0 or size >= 99.95:
         return f"{percent:.0f}%"

@@ -106,8 +106,8 @@ def _factor(name: str, value: Value, least: float, most: float) -> float:
     except InputError as error:
         raise error.at(where) from None
     if not least <= factor <= most:
-        expected = f"{least:g} to {most:g}; 1 is the scenario's"
-        raise InputError(f"{name} is {value}", where=where, expected=expected)
+        expected = f"{least * 100:g}% to {most * 100:,g}%; 100% is the scenario's"
+        raise InputError(f"{name} is {factor * 100:g}%", where=where, expected=expected)
     return factor
 
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import ConfiguredEntry, Meets, PlannedFleet, StoppedFleet
-from windtunnel.core.results.target import ModelInterval
+from windtunnel.core.results.plan import ConfiguredEntry, PlannedFleet, StoppedFleet
+from windtunnel.core.results.target import ModelInterval, worst_intervals
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning import looks
 from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.choices import Choice
-from windtunnel.planning.evaluation import Evaluation, binding, headroom_text, violations
+from windtunnel.planning.evaluation import Evaluation, binding, headroom_text, violations, with_reduced
 from windtunnel.planning.search import Verdict
 from windtunnel.planning.simulate import Case, fleet_text
 from windtunnel.planning.workers import Simulator
@@ -189,14 +189,19 @@ class Candidates:
 
     # Results of the simulation.
 
-    def _cases(self, case: Case) -> list[Case]:
-        """Return the fleet, and with ``spare`` also the fleet without that many devices of each entry."""
-        cases = [case]
+    def _cases(self, case: Case) -> dict[Case, str]:
+        """Return the fleet, and with ``spare`` also the fleet without that many devices of each entry.
+
+        Each has the devices that are out of service as text, which is empty for the whole fleet.
+        """
+        cases = {case: ""}
         if self.plan.spare:
             for i, n in enumerate(case.counts):
                 if n:
-                    less = tuple(max(0, m - self.plan.spare) if i == j else m for j, m in enumerate(case.counts))
-                    cases.append(replace(case, counts=less))
+                    lost = min(self.plan.spare, n)
+                    less = tuple(m - lost if i == j else m for j, m in enumerate(case.counts))
+                    devices = f"{lost * self.sizes[i]:,} × {self.names[i]}"
+                    cases[replace(case, counts=less)] = f"all {devices}" if lost == n else devices
         return cases
 
     def _simulated(self, cases: Sequence[Case]) -> list[Case]:
@@ -250,69 +255,53 @@ class Candidates:
         """Return the evaluation of a fleet from a whole run, which is simulated if that of ``evaluation`` was ended."""
         return evaluation if evaluation.stopped_after is None else self.judge([Case(evaluation.counts)])[0]
 
-    def model_error_case(self, evaluation: Evaluation) -> Case | None:
-        """Return the case that gives the intervals of a fleet's targets for the error of the models.
+    def model_error_cases(self, evaluation: Evaluation) -> dict[Case, str]:
+        """Return the cases that give the intervals of a fleet's targets for the error of the models.
 
-        None if no target is on a time of requests, so that none can have any.
+        With ``spare`` they are also those of the reduced fleets, each judged as it was. Each case has the devices that
+        are out of service as text. Empty if no target is on a time of requests, so that none can have any.
         """
         if not any(target.metric in METRICS for target in evaluation.targets):
-            return None
-        return Case(evaluation.counts, error_of=evaluation.judged_by, times=evaluation.times)
+            return {}
+        cases = {}
+        for case, lost in self._cases(Case(evaluation.counts)).items():
+            judged = (self.simulator.found(case) if lost else None) or evaluation
+            cases[replace(case, error_of=judged.judged_by, times=judged.times)] = lost
+        return cases
 
     def model_intervals(self, evaluation: Evaluation) -> Sequence[ModelInterval]:
-        """Return the intervals of a fleet's targets for the error of the models; empty where they have none."""
-        case = self.model_error_case(evaluation)
-        return () if case is None else self.simulator([case])[0].model_intervals
+        """Return the intervals of a fleet's targets for the error of the models; empty where they have none.
+
+        With ``spare`` that of a target is the worst one over the whole and the reduced fleets.
+        """
+        cases = self.model_error_cases(evaluation)
+        return worst_intervals(
+            [
+                [replace(interval, out_of_service=lost or None) for interval in found.model_intervals]
+                for found, lost in zip(self.simulator(list(cases)), cases.values(), strict=True)
+            ]
+        )
 
     def evaluation(self, fleet: Case) -> Evaluation:
-        """Return what was simulated of a fleet; with ``spare`` also whether it works without that many devices."""
-        whole, *degraded_cases = self._cases(fleet)
-        evaluation = replace(self.simulator.evaluation(whole), choice=self.number)
-        for case in degraded_cases:
-            if not evaluation.meets.value:
-                break
-            entry = next(i for i, (a, b) in enumerate(zip(fleet.counts, case.counts, strict=True)) if a != b)
-            lost = self._lost(fleet, entry)
-            if not self.may_be_feasible(case):
-                left = "the remaining devices cannot serve every job in time" if any(case.counts) else "none remains"
-                missed = Meets(value=False, confidence=False)
-                evaluation = replace(evaluation, meets=missed, decided=True, spare_violations=f"{lost} {left}")
-                continue
-            degraded = self.simulator.evaluation(case)
-            evaluation = replace(evaluation, further=evaluation.further or degraded.further)
-            times = [
-                t
-                for t in degraded.targets
-                if t.unit == "s" or t.metric in ("throughput", "completed", "slo_attainment")
-            ]
-            meets = Meets(
-                value=degraded.keeps_up and all(t.verdict != "missed" for t in times),
-                confidence=evaluation.meets.confidence and degraded.keeps_up and all(t.met for t in times),
-            )
-            if meets != evaluation.meets:
-                reason = f"{lost}: {'; '.join(violations(replace(degraded, targets=times)))}"
-                decided = not meets.value or degraded.decided
-                evaluation = replace(evaluation, meets=meets, decided=decided, spare_violations=reason)
-        return evaluation if evaluation.meets.value else replace(evaluation, further=None)
+        """Return what was simulated of a fleet; with ``spare`` its targets are the worst without that many devices."""
+        (whole, _), *reduced = self._cases(fleet).items()
+        found = replace(self.simulator.evaluation(whole), choice=self.number)
+        for case, lost in reduced:
+            left = self.simulator.evaluation(case) if self.may_be_feasible(case) else None
+            found = with_reduced(found, left, lost)
+        return found if found.meets.value else replace(found, further=None)
 
     # Texts and rows.
 
-    def _lost(self, fleet: Case, entry: int) -> str:
-        """Return which devices of a fleet are taken as out of service, as text."""
-        n, size = fleet.counts[entry], self.sizes[entry]
-        lost = min(self.plan.spare, n)
-        devices = f"{'all ' if lost == n else ''}{lost * size:,} of {self.names[entry]}"
-        return f"without {devices}{f' (groups of {size} are out of service as a whole)' if size > 1 else ''}"
-
     def notes_of_spare(self, evaluation: Evaluation) -> list[str]:
-        """Return the binding target of a fleet that meets the targets without the spare devices of each entry."""
-        fleet, notes = Case(evaluation.counts), []
-        for case in self._cases(fleet)[1:]:
-            entry = next(i for i, (a, b) in enumerate(zip(fleet.counts, case.counts, strict=True)) if a != b)
+        """Return the binding target of the whole fleet and of each reduced one, where devices are spare."""
+        cases = self._cases(Case(evaluation.counts))
+        notes = []
+        for case, lost in cases.items() if len(cases) > 1 else ():
             binds = binding(self.simulator.evaluation(case)) if self.may_be_feasible(case) else None
             if binds is not None:
-                binds_at = f"binding target {binds.text}: {headroom_text(binds)}"
-                notes.append(f"{self.text(fleet.counts)} {self._lost(fleet, entry)}: {binds_at}")
+                which = f"without {lost}" if lost else "with all devices in service"
+                notes.append(f"{self.text(evaluation.counts)} {which}: {binds.text}: {headroom_text(binds)}")
         return notes
 
     def named(self, counts: Sequence[int]) -> dict[str, int]:

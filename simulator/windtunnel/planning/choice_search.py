@@ -15,11 +15,7 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.results.objective import OBJECTIVES
-from windtunnel.core.results.plan import (
-    CandidateEntry,
-    LowerBound,
-    ModelInputs,
-)
+from windtunnel.core.results.plan import CandidateEntry, LowerBound, ModelInputs
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.demand import Demand, minimum_demand
@@ -183,16 +179,19 @@ class ChoiceSearch:
         spare, most = self.options.spare, self.candidates.max_counts
         if not spare or spare < max(most):
             return
-        largest = ", ".join(f"{n:,} of {name}" for n, name in zip(most, self.names, strict=True))
+        sizes = self.candidates.sizes
+        groups = [f" ({n:,} groups of {size})" if size > 1 else "" for n, size in zip(most, sizes, strict=True)]
+        devices = zip(self.candidates.max_devices, self.names, groups, strict=True)
+        largest = ", ".join(f"{n:,} of {name}{of}" for n, name, of in devices)
         if min(self.options.max_entries, self.entries) == 1:
             raise InputError(
-                f"no fleet can do without {spare:,} spare devices: at most {largest} are allowed",
+                f"no fleet can do without {spare:,} spare devices or groups: at most {largest} are allowed",
                 where=self.scenario.where("plan", "spare"),
                 expected="fewer spare devices, or a larger plan.max",
             )
         self.notes.append(
-            f"spare: {spare:,} is at least the largest number of each entry ({largest}), so a fleet must meet the "
-            "targets without all devices of any one of its entries"
+            f"spare: {spare:,} takes all devices of an entry out of service, because at most {largest} are allowed; so "
+            "a fleet must meet the targets without all devices of any one of its entries"
         )
 
     def _notes_of_roles(self, demand: Demand) -> list[str]:

@@ -10,8 +10,11 @@ import numpy as np
 
 from windtunnel.core.results.plan import Meets
 from windtunnel.core.results.target import JudgedTarget, ModelInterval
-from windtunnel.core.units import format_quantity, format_share, parse_unit
+from windtunnel.core.units import format_quantity, format_share, parse_unit, told_apart
 from windtunnel.planning.bounds import Counts
+
+_OF_SERVICE = ("throughput", "completed", "slo_attainment")
+"""The metrics besides times whose targets must be met while spare devices are out of service."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +50,8 @@ class Evaluation:
     p99_s: float | None
     p50_s: float | None
     engine: str
-    spare_violations: str | None = None
-    """Why the fleet fails without the spare devices, if it does."""
+    spare_violations: Sequence[str] = ()
+    """What is left without spare devices where it does not complete the work at all."""
     choice: int = 0
     """The number of the plan's choice to which the fleet belongs."""
     model_intervals: Sequence[ModelInterval] = ()
@@ -117,6 +120,50 @@ def judged_again(first: Evaluation, again: Evaluation) -> Evaluation:
     )
 
 
+def lacks_only_intervals(targets: Sequence[JudgedTarget]) -> bool:
+    """Return whether every target is met with confidence but for some that are met by value and have no interval."""
+    open_ = [t for t in targets if not t.met]
+    return bool(open_) and all(t.verdict == "unknown" and t.interval_source == "none" for t in open_)
+
+
+def with_reduced(fleet: Evaluation, reduced: Evaluation | None, lost: str) -> Evaluation:
+    """Return a fleet that must also meet its targets on service while the devices ``lost`` are out of service.
+
+    Each of these targets is the worse of both. ``reduced`` is what was simulated of the rest; None if the rest cannot
+    do the work. Costs, power and utilisation stay those of the whole fleet.
+    """
+    if reduced is None:
+        problem = f"without {lost} none is left, or the others cannot serve every job in time"
+    elif not reduced.keeps_up:
+        problem = f"without {lost}: {_not_completed(reduced)}"
+    else:
+        problem = ""
+    targets = list(fleet.targets)
+    for i, target in enumerate(targets):
+        if reduced is not None and (target.unit == "s" or target.metric in _OF_SERVICE):
+            left = replace(reduced.targets[i], out_of_service=lost)
+            targets[i] = max(target, left, key=lambda t: t.badness)
+    problems = [*fleet.spare_violations, *([problem] if problem else [])]
+    works = fleet.keeps_up and not problems
+    meets = Meets(
+        value=works and all(t.verdict != "missed" for t in targets), confidence=works and all(t.met for t in targets)
+    )
+    further = fleet.further or (None if reduced is None else reduced.further)
+    return replace(
+        fleet,
+        targets=targets,
+        meets=meets,
+        decided=meets.confidence or not meets.value or not lacks_only_intervals(targets),
+        spare_violations=problems,
+        further=further if meets.value else None,
+    )
+
+
+def _not_completed(evaluation: Evaluation) -> str:
+    time = format_quantity(evaluation.keep_up_s, "s")
+    return f"it does not complete its work: jobs remain {time} after the last arrival that counts"
+
+
 def headroom(worse_end: float | None, limit: float, comparison: str) -> float | None:
     """Return the distance from the worse end of the interval to the limit, as a share of the limit.
 
@@ -148,7 +195,7 @@ def violations(evaluation: Evaluation) -> list[str]:
     missed = [t for t in evaluation.targets if t.verdict == "missed"]
     if evaluation.stopped_after is not None:
         shown_by = f"as the first {evaluation.stopped_after:,} jobs show"
-        return [f"{t.text}: at least {shown(t.value, t.unit)}, {shown_by}" for t in missed]
+        return [f"{t.text}: at least {shown(t.value, t.unit, t.limit)}, {shown_by}" for t in missed]
     without_value: dict[str, list[str]] = {}
     for target in missed:
         if target.value is None:
@@ -160,37 +207,41 @@ def violations(evaluation: Evaluation) -> list[str]:
     if not missed and evaluation.keeps_up:
         lines += [f"{t.text}: {value_text(t)}{doubt(t)}" for t in evaluation.targets if t.verdict == "unknown"]
     if not evaluation.keeps_up:
-        time = format_quantity(evaluation.keep_up_s, "s")
-        lines.append(f"it does not complete its work: jobs remain {time} after the last arrival that counts")
-    if evaluation.spare_violations:
-        lines.append(evaluation.spare_violations)
-    return lines
+        lines.append(_not_completed(evaluation))
+    return [*lines, *evaluation.spare_violations]
 
 
 # Words for values.
 
 
-def shown(value: float | None, unit: str) -> str:
-    """Return a value in the unit of its target as text; a share as a percentage, and None as a dash."""
+def shown(value: float | None, unit: str, limit: float | None = None) -> str:
+    """Return a value in the unit of its target as text; a share as a percentage, and None as a dash.
+
+    It has as many digits as tell it from ``limit``.
+    """
     if value is None:
         return "–"
-    if unit == "1":
-        return format_share(value)
     factor = parse_unit(unit).factor
-    if unit == "USD/h" or factor == 1.0:
-        return format_quantity(value * factor, unit)
-    return f"{value:.3g} {unit}"
+
+    def text(number: float, digits: int) -> str:
+        if unit == "1":
+            return format_share(number, digits)
+        if unit == "USD/h" or factor == 1.0:
+            return format_quantity(number * factor, unit, digits)
+        return f"{number:.{digits}g} {unit}"
+
+    return told_apart(value, limit, text)
 
 
 def value_text(target: JudgedTarget) -> str:
-    """Return a target's value with its confidence interval as text."""
+    """Return a target's value with its confidence interval as text, and without which devices it has them."""
     unit, low, high = target.unit, target.low, target.high
-    text = shown(target.value, unit)
+    text = f"{shown(target.value, unit, target.limit)}{target.out_of_service_text}"
     if target.interval_source == "none":
         return f"{text}, no confidence interval"
     if target.interval_source == "exact" or low == high:
         return text
-    first, last = shown(low, unit), shown(high, unit)
+    first, last = shown(low, unit, target.limit), shown(high, unit, target.limit)
     number, _, rest = first.partition(" ")
     if rest and rest == last.partition(" ")[2]:
         first = number

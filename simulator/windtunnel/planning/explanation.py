@@ -70,9 +70,8 @@ def explain(
     mine = {key: program for key, program in prepared.compiled.items() if best.counts[key[0]]}
     changes = Changes(choices, model_accuracy(mine, prepared.classes), best, evaluations, goal)
     choices[best.choice].announce(changes.first_cases)
-    with_errors = choices[best.choice].model_error_case(best) if prepared.step_error_factors() else None
-    if with_errors is not None:
-        choices[best.choice].simulator.announce([with_errors])
+    with_errors = list(choices[best.choice].model_error_cases(best)) if prepared.step_error_factors() else []
+    choices[best.choice].simulator.announce(with_errors)
     below = evaluating.next_cheapest(evaluations, best, objective, goal) or _one_less(choices[best.choice], best, goal)
     below = None if below is None else choices[below.choice].whole(below)
     nearest = nearest_miss(choices, evaluations, best, goal, below)
@@ -83,7 +82,7 @@ def explain(
         next_cheapest=_cheaper(choices, below),
         nearest_miss=_cheaper(choices, nearest),
         changes=changes.effects(),
-        model_intervals=() if with_errors is None else choices[best.choice].model_intervals(best),
+        model_intervals=() if not with_errors else choices[best.choice].model_intervals(best),
         prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),
@@ -305,6 +304,8 @@ def sentences(plan: PlanResult) -> list[str]:
         lines.append(_cheaper_sentence(nearest, comparatives, "the one that misses by least"))
     if explanation.model_intervals:
         lines.append(f"{_model_error_sentence(explanation.model_intervals)}.")
+        caveat = plan.fleets[plan.recommended].model_error_caveat
+        lines += [f"{caveat}."] if caveat else []
     if explanation.changes:
         lines.append(
             "Headroom is measured from the worse bound of the confidence interval. All lines below use the same seed; "
@@ -324,7 +325,7 @@ def _cheaper_sentence(fleet: CheaperFleet, comparatives: Objective, which: str) 
 
 def _model_error_sentence(intervals: Sequence[ModelInterval]) -> str:
     """Return the intervals of the targets for the error of the models, and which of them are not within the limit."""
-    parts = [f"{i.text}: {evaluating.shown(i.value, i.unit)}, 90% interval {_ends(i)}" for i in intervals]
+    parts = [f"{i.text}: {evaluating.shown(i.value, i.unit, i.limit)}, 90% interval {_ends(i)}" for i in intervals]
     beyond = [i.text for i in intervals if not i.within]
     outcome = f"; may be missed: {'; '.join(beyond)}" if beyond else "; all within their limits"
     of = "Error of the models, with that of the engine's first token, for the same requests, judged by the value"
@@ -332,16 +333,16 @@ def _model_error_sentence(intervals: Sequence[ModelInterval]) -> str:
 
 
 def _ends(interval: ModelInterval) -> str:
-    low, high = (evaluating.shown(end, interval.unit) for end in (interval.low, interval.high))
-    if interval.high is None:
-        return f"from {low}, without an upper end"
-    return f"{low} to {high}"
+    low, high = (evaluating.shown(end, interval.unit, interval.limit) for end in (interval.low, interval.high))
+    ends = f"from {low}, without an upper end" if interval.high is None else f"{low} to {high}"
+    return f"{ends}{interval.out_of_service_text}"
 
 
 def _nothing_found(plan: PlanResult) -> str:
     if plan.simulated:
         return "No simulated fleet meets the targets."
-    return "No fleet can meet the targets. None was simulated, because the lower bound excludes all of them."
+    none = "None was simulated, because the lower bound excludes all of them."
+    return f"By the models, no fleet can meet the targets. {none}"
 
 
 def _change_sentence(effect: ChangeEffect, comparatives: Objective) -> str:

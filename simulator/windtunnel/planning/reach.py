@@ -10,7 +10,7 @@ from windtunnel.core.results.reach import EntryReach, TargetReach
 from windtunnel.core.units import to_unit
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.evaluation import shown
-from windtunnel.planning.reasons import Reasons, least_time_s
+from windtunnel.planning.reasons import Reasons, first_token_error, least_time_s
 from windtunnel.scenario.target import Target
 
 _LISTED = 4
@@ -78,7 +78,11 @@ def reaches(searches: Sequence[ChoiceSearch], missed: Sequence[str]) -> list[Tar
         rows.sort(key=lambda row: row.least)
         floor, limit = to_unit(min(known), target.unit), to_unit(target.limit, target.unit)
         if floor > limit or target.text in missed:
-            reach = TargetReach(text=target.text, limit=limit, unit=target.unit, least=floor, entries=rows)
+            errors = [first_token_error(s.run) for s in searches] if target.metric == "ttft" else []
+            error = max((factor for factor in errors if factor is not None), default=None)
+            reach = TargetReach(
+                text=target.text, limit=limit, unit=target.unit, least=floor, entries=rows, first_token_error=error
+            )
             found.append(replace(reach, sentence=_sentence(reach, target)))
     return found
 
@@ -87,11 +91,12 @@ def _sentence(reach: TargetReach, target: Target) -> str:
     """Return what the least values of a target mean for a plan that found no fleet, without a full stop."""
     unit = reach.unit
     if reach.least > reach.limit:
-        least = shown(reach.least, unit)
+        least = shown(reach.least, unit, reach.limit)
         levers = _LEVERS[_OF.get(target.metric, "whole")]
         return (
-            f"{reach.text}: no number of these devices meets it. Even where no request waits, it is at least {least}: "
-            f"{_listed(reach.entries, unit)}. What may help: {levers}, or a limit above {least}"
+            f"{reach.text}: by the models, no number of these devices meets it. Even where no request waits, it is at "
+            f"least {least}: {_listed(reach.entries, unit)}. {_error_of(reach)}. What may help: {levers}, or a limit "
+            f"above {least}"
         )
     able = [row for row in reach.entries if row.least <= reach.limit]
     unable = [row for row in reach.entries if row.least > reach.limit]
@@ -103,6 +108,18 @@ def _sentence(reach: TargetReach, target: Target) -> str:
     if unable:
         text += f". No number of devices of one of these entries alone meets it: {_listed(unable, unit)}"
     return text
+
+
+def _error_of(reach: TargetReach) -> str:
+    """Return what the error of the models leaves open of a least value, without a full stop."""
+    factor = reach.first_token_error
+    if factor is None:
+        return "The error of the models is not in these values"
+    left = "the target may be met within it" if reach.least <= reach.limit * factor else "it does not change this"
+    return (
+        f"The error of the models of the first token is not in these values (90% of measured ones are within a factor "
+        f"of {factor:.3g}): {left}"
+    )
 
 
 def _listed(rows: Sequence[EntryReach], unit: str) -> str:

@@ -24,7 +24,7 @@ from windtunnel.core.units import format_quantity, to_unit
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning.bounds import Bounds, Counts, Replicated
 from windtunnel.planning.candidates import PER_MILLION, Candidates
-from windtunnel.planning.evaluation import Evaluation, shown, violations
+from windtunnel.planning.evaluation import Evaluation, value_text, violations
 from windtunnel.planning.lateness import PERCENTILES, lateness_limits, most_late, until_of
 from windtunnel.planning.search import GIVE_UP, Alone, SearchResult
 from windtunnel.planning.simulate import Case
@@ -95,6 +95,19 @@ def _least_gap_s(own: FloatArray, tokens: FloatArray, total: float, target: Targ
     return float(own[order][np.argmax(beyond)]) if beyond.any() else None
 
 
+def first_token_error(prepared: PreparedRun, entry: int | None = None) -> float | None:
+    """Return the largest factor of the 90% interval of a time to the first token, of an entry or of all of them.
+
+    None where no engine serves.
+    """
+    factors = []
+    for (number, _), program in prepared.compiled.items():
+        engine = prepared.classes[number].replica.engine
+        if entry in (None, number) and program.decoder is not None and engine is not None:
+            factors.append(engine.first_token_error(program.decoder.model).value)
+    return max(factors, default=None)
+
+
 class Reasons:
     """Finds the reasons for one plan, from its lower bounds and from what was simulated."""
 
@@ -126,9 +139,20 @@ class Reasons:
             return None
         if reason.kind in ("not_searched", "not_better"):
             reason = replace(reason, objective=OBJECTIVES[self.candidates.plan.objective].shown(lower_bound))
+        of_first = first_token_error(prepared, entry)
+        if of_first is not None and reason.kind == "too_slow" and self._are_first_tokens(reason):
+            error = TimeError(of_first, "the first token", "measured")
         factor = 1.0 if error is None else error.factor
         reason = replace(reason, within_model_error=self._may_turn(entry, reason, factor))
-        return replace(reason, text=_entry_text(reason, error, self.candidates))
+        text = _entry_text(reason, error, self.candidates)
+        chosen = self.candidates.choice
+        # The reason is that of one combination of the values that a whole fleet shares.
+        return replace(reason, text=f"with {chosen.text}, {text}" if chosen.values else text)
+
+    def _are_first_tokens(self, reason: EntryReason) -> bool:
+        """Return whether a reason rests on targets on the first token only."""
+        metrics = {target.text: target.metric for target in self.targets}
+        return bool(reason.targets) and all(metrics[limit.text] == "ttft" for limit in reason.targets)
 
     def _of_jobs(self, prepared: PreparedRun, entry: int) -> EntryReason | None:
         """Return the reason of an entry that cannot run all jobs."""
@@ -299,7 +323,7 @@ class Reasons:
             missed = best.target(target.text)
             text = (
                 f"{target.text} is the only target that {conflict.fleet} at {self.candidates.objective_text(best)} "
-                f"misses: {missed.reason if missed.value is None else shown(missed.value, missed.unit)}"
+                f"misses: {missed.reason if missed.value is None else value_text(missed)}"
             )
             conflicts.append(replace(conflict, text=text))
         return conflicts
@@ -331,7 +355,7 @@ class Reasons:
             return f"{what}: one that meets the others costs at least {least:,.2f} USD per million output tokens"
         return (
             f"{what}: even if no job waits, and each runs on the candidate that is fastest for it, the value is at "
-            f"least {format_quantity(least, 's')}"
+            f"least {format_quantity(least, 's')}, without the error of the models"
         )
 
     def _allowed(self) -> str:
@@ -414,4 +438,4 @@ def _entry_text(reason: EntryReason, error: TimeError | None, candidates: Candid
     return f"{text}; this is within the error of its model (a factor of {error.factor:.3g} for {error.op}{basis})"
 
 
-__all__ = ["Reasons", "least_time_s"]
+__all__ = ["Reasons", "first_token_error", "least_time_s"]

@@ -9,7 +9,7 @@ import math
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.run import Estimate
-from windtunnel.core.units import format_quantity, format_share, parse_unit, to_unit
+from windtunnel.core.units import format_quantity, format_share, parse_unit, to_unit, told_apart
 
 NOTHING = "–"
 
@@ -19,10 +19,17 @@ def is_finite(value: float | None) -> bool:
     return value is not None and not math.isnan(value)
 
 
-def quantity(value: float | None, unit: str, digits: int = 3) -> str:
-    """Return an SI ``value`` of dimension ``unit`` with an SI prefix that keeps it short, or a dash for None."""
+def quantity(value: float | None, unit: str, digits: int = 3, limit: float | None = None) -> str:
+    """Return an SI ``value`` of dimension ``unit`` with an SI prefix that keeps it short, or a dash for None.
+
+    It has as many digits as tell it from ``limit``.
+    """
     if value is None or math.isnan(value):
         return NOTHING
+    return told_apart(value, limit, lambda number, more: _quantity(number, unit, more), digits)
+
+
+def _quantity(value: float, unit: str, digits: int) -> str:
     try:
         parsed = parse_unit(unit)
     except InputError:
@@ -30,7 +37,7 @@ def quantity(value: float | None, unit: str, digits: int = 3) -> str:
     if parsed.text == "1":
         return number(value, digits)
     if unit == "%":
-        return share(value)
+        return format_share(value, digits)
     if unit == "/s":
         return f"{number(value, digits)} /s"
     if parsed.factor == 1.0 or unit == "USD/h":
@@ -104,11 +111,14 @@ def watt_hours(joules: float | None) -> str:
     return NOTHING if joules is None or math.isnan(joules) else format_quantity(joules / 3600, "Wh")
 
 
-def value_range(low: float | None, high: float | None, unit: str) -> str:
-    """Return a range in SI ("13.9 to 14.6 ms"), with the unit once if both ends share it; empty if an end is None."""
+def value_range(low: float | None, high: float | None, unit: str, limit: float | None = None) -> str:
+    """Return a range in SI ("13.9 to 14.6 ms"), with the unit once if both ends share it; empty if an end is None.
+
+    The ends have as many digits as tell them from ``limit``.
+    """
     if low is None or high is None:
         return ""
-    return _joined(quantity(low, unit), quantity(high, unit))
+    return _joined(quantity(low, unit, limit=limit), quantity(high, unit, limit=limit))
 
 
 def exact_range(low: float | None, high: float | None, unit: str) -> str:
@@ -119,6 +129,8 @@ def exact_range(low: float | None, high: float | None, unit: str) -> str:
 def _joined(first: str, last: str) -> str:
     if first == last:
         return last
+    if first.endswith("%") and last.endswith("%"):
+        return f"{first[:-1]} to {last}"
     first_number, _, first_unit = first.partition(" ")
     last_unit = last.partition(" ")[2]
     return f"{first_number} to {last}" if first_unit == last_unit else f"{first} to {last}"

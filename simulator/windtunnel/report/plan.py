@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
@@ -20,8 +21,8 @@ from windtunnel.report.numbers import (
     share,
     value_range,
 )
-from windtunnel.report.plan_answer import HOURS_A_MONTH, beyond_error, objective_of, power_errors, verdict
-from windtunnel.report.targets import INCONCLUSIVE, WITHIN_ERROR, TargetLine, ends_text, with_signs
+from windtunnel.report.plan_answer import HOURS_A_MONTH, beyond_error, error_ends, objective_of, power_errors, verdict
+from windtunnel.report.targets import INCONCLUSIVE, WITHIN_ERROR, TargetLine, with_signs
 from windtunnel.report.text import WIDTH, document, table_lines
 
 _MAX_WIDTH = 120
@@ -86,6 +87,11 @@ def run_command(plan: PlanResult, scenario: str, options: Sequence[str] = ()) ->
     return shlex.join(words)
 
 
+def alone(plan: PlanResult) -> str:
+    """Return what ``run_command`` simulates."""
+    return "This fleet with all devices in service" if plan.spare else "This fleet alone"
+
+
 def target_line_of(target: JudgedTarget, plan: PlanResult) -> TargetLine:
     """Return a target of the recommended fleet as a line of the report: its value, its limit and its headroom."""
     error = next((i for i in plan.explanation.model_intervals if i.text == target.text), None)
@@ -99,7 +105,7 @@ def target_line_of(target: JudgedTarget, plan: PlanResult) -> TargetLine:
         else "no interval"
         if target.interval_source == "none"
         else INCONCLUSIVE,
-        measured=NOTHING if value is None else quantity(value * factor, unit),
+        measured=NOTHING if value is None else quantity(value * factor, unit, limit=target.limit * factor),
         limit=limit,
         bound=f"{'≤' if target.comparison == '<=' else '≥'} {limit}",
         margin=_margin(target, error),
@@ -111,8 +117,9 @@ def target_line_of(target: JudgedTarget, plan: PlanResult) -> TargetLine:
 def _margin(target: JudgedTarget, error: ModelInterval | None) -> str:
     """Return the headroom of a target with the runs of its interval, and how far the error of the models reaches."""
     text = (target.reason or "") if target.headroom is None else f"headroom {share(target.headroom)}{runs_of(target)}"
+    text += target.out_of_service_text
     if error is not None and not error.within:
-        text += f", model error {ends_text(error.low, error.high, error.unit)}"
+        text += f", model error {error_ends(error)}"
     return text
 
 
@@ -162,8 +169,11 @@ def _of(target: JudgedTarget) -> str:
 
 def prices_note() -> str:
     """Return which fleets the break-even prices leave out."""
-    text = "Only simulated fleets are compared. Another one may be cheaper at a price nearer to today's"
-    return f"{text}: fleets of one entry that cost {GIVE_UP:g} times the best fleet or more were not simulated."
+    return (
+        "Only simulated fleets are compared. Another one may be cheaper at a price nearer to today's: of the fleets "
+        "that cost more than the best one, the search simulates few of several entries, and of one entry only those "
+        f"below {GIVE_UP:g} times its cost."
+    )
 
 
 def price_rows(plan: PlanResult) -> list[list[str]]:
@@ -172,12 +182,20 @@ def price_rows(plan: PlanResult) -> list[list[str]]:
         [
             effect.entry,
             f"{effect.price:,.2f} USD/h",
-            f"{'above' if effect.break_even > effect.price else 'below'} {effect.break_even:,.2f} USD/h",
+            _beyond(effect.break_even, effect.price),
             percent(effect.change, signed=True),
             effect.fleet,
         ]
         for effect in plan.explanation.prices
     ]
+
+
+def _beyond(break_even: float, price: float) -> str:
+    """Return on which side of a break-even price another fleet is cheaper, rounded so that it holds as it is shown."""
+    cents = break_even * 100
+    if break_even > price:
+        return f"above {math.ceil(cents - 1e-6) / 100:,.2f} USD/h"
+    return f"below {math.floor(cents + 1e-6) / 100:,.2f} USD/h"
 
 
 def assumption_rows(plan: PlanResult) -> list[list[str]]:
@@ -265,7 +283,7 @@ def fleet_rows(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[list[st
         header.insert(1, "meets targets")
     carbon = fleets[0].carbon_kg_per_h is not None
     if carbon:
-        header.append("carbon")
+        header.append("carbon (CO₂e)")
     if plan.objective == "throughput":
         header.append("throughput")
     for target in fleets[0].targets:
@@ -297,12 +315,14 @@ def measured(target: JudgedTarget, plan: PlanResult) -> str:
         return NOTHING
     # A value without a unit is a share.
     factor, unit = (1.0, "%") if unit == "1" else (parse_unit(unit).factor, unit)
-    text = share(value) if unit == "%" else quantity(value * factor, unit)
+    limit = target.limit * factor
+    text = quantity(value * factor, unit, limit=limit)
     low, high = target.low, target.high
     if low is None or high is None or low == high or target.interval_source not in ("run", "replications"):
-        return text + (" (no interval)" if target.interval_source == "none" else "")
-    ends = f"{share(low)[:-1]} to {share(high)}" if unit == "%" else value_range(low * factor, high * factor, unit)
-    return f"{text} ({', '.join(filter(None, [ends, _how_far(target, plan)]))})"
+        none = " (no interval)" if target.interval_source == "none" else ""
+        return f"{text}{none}{target.out_of_service_text}"
+    ends = value_range(low * factor, high * factor, unit, limit)
+    return f"{text} ({', '.join(filter(None, [ends, _how_far(target, plan)]))}){target.out_of_service_text}"
 
 
 def _how_far(target: JudgedTarget, plan: PlanResult) -> str:
@@ -423,11 +443,9 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     if bound.autoscaler_usd_per_h:
-        least = f"{bound.autoscaler_usd_per_h:,.2f} USD/h on average"
-        text = (
-            f"a lower bound, and no offer: even if every device were rented only while it is busy, the cost is {least} "
-        )
-        rows.append(("autoscaling", f"{text}or more; no policy that does so was simulated"))
+        least = f"at least {bound.autoscaler_usd_per_h:,.2f} USD/h on average"
+        text = f"if every device were rented only while it is busy, the rent would be {least}"
+        rows.append(("autoscaling", f"{text}; this is a lower bound: no policy that reaches it was simulated"))
     search = plan.search
     until_lost = f", {search.stopped_fleets:,} of them until a target was lost" if search.stopped_fleets else ""
     rows.append(
@@ -480,6 +498,8 @@ def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:
         step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
         text = f"90% of times are within this factor for the least certain operation{step}: {errors}"
         rows.append(("model error", text))
+    if plan.fleets and (caveat := plan.fleets[plan.recommended].model_error_caveat):
+        rows.append(("validation", caveat))
     if plan.fleets and plan.objective in ("power", "carbon") and (powers := power_errors(plan)):
         rows.append(("power error", "; ".join(powers)))
     return rows
@@ -499,12 +519,13 @@ def energy_a_month(plan: PlanResult) -> str:
 def _cost(plan: PlanResult) -> str:
     """Return what the recommended fleet costs in a month and by tokens, and its power."""
     fleet = plan.fleets[plan.recommended]
-    parts = [f"{fleet.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month of {HOURS_A_MONTH} hours"]
+    parts = [f"rent of {fleet.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month of {HOURS_A_MONTH} hours"]
     if fleet.usd_per_million_output_tokens is not None:
         parts.append(f"{fleet.usd_per_million_output_tokens:,.2f} USD per million output tokens at this load")
+    text = ", ".join(parts)
     if energy := energy_a_month(plan):
-        parts.append(f"and {energy} a month")
-    return f"{', '.join(parts)}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at most"
+        text += f"; {energy} a month is not in it"
+    return f"{text}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at most"
 
 
 def choice_rows(plan: PlanResult) -> list[list[str]]:

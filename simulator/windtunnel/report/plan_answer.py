@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import ChangeEffect, PlannedFleet, PlanResult
+from windtunnel.core.results.plan import ChangeEffect, ConfiguredEntry, PlannedFleet, PlanResult
 from windtunnel.core.results.target import ModelInterval
 from windtunnel.core.units import parse_unit
-from windtunnel.report.numbers import NOTHING, plural, quantity
+from windtunnel.report.numbers import NOTHING, exact_quantity, plural
 from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import (
     INCONCLUSIVE,
@@ -54,11 +54,7 @@ def verdict(plan: PlanResult) -> str:
 def _spare(plan: PlanResult) -> str:
     """Return how many devices of the recommended fleet may be out of service, as the end of a clause."""
     entries = plan.fleets[plan.recommended].configuration
-    sizes = [
-        math.prod((entry.group or {}).get(key, 1) for key in ("tensor", "pipeline", "attention_data"))
-        for entry in entries
-    ]
-    groups = [entry.count // size for entry, size in zip(entries, sizes, strict=True)]
+    sizes, groups = [_size(entry) for entry in entries], [entry.count // _size(entry) for entry in entries]
     if not plan.spare:
         return ""
     number = f"{plan.spare:,}{' groups' if max(sizes) > 1 and plan.spare > 1 else ' group' if max(sizes) > 1 else ''}"
@@ -69,18 +65,45 @@ def _spare(plan: PlanResult) -> str:
     return f", with {number} of any entry out of service"
 
 
+def _size(entry: ConfiguredEntry) -> int:
+    """Return the devices of a group of an entry; 1 for an entry without groups."""
+    return math.prod((entry.group or {}).get(key, 1) for key in ("tensor", "pipeline", "attention_data"))
+
+
+def _stops_with_one(plan: PlanResult) -> str:
+    """Return as a sentence that one failure stops the service of the recommended fleet; empty where it does not."""
+    replicas: dict[str, int] = {}
+    for entry in plan.fleets[plan.recommended].configuration:
+        role = entry.role or "both"
+        replicas[role] = replicas.get(role, 0) + entry.count // _size(entry)
+    alone = [role for role, number in replicas.items() if number == 1]
+    if not alone or ("both" in replicas and sum(replicas.values()) > 1):
+        return ""
+    which = "the only replica" if alone[0] == "both" else f"the only replica with the role {alone[0]}"
+    return f"A failure of one device of {which} stops the service; with plan.spare: 1 the fleet bears one."
+
+
 def _may_be_missed(plan: PlanResult) -> str:
     """Return which targets the recommended fleet may miss within the error of the models, with their 90% intervals.
 
-    Where the search reached its limit, the end of the sentence says so.
+    Another fleet that was found for this error, and that misses none of them, follows. Where the search reached its
+    limit, the end of the sentence says so.
     """
     text = beyond_error(plan.explanation.model_intervals)
-    return f"{f'; {WITHIN_ERROR} {text}' if text else ''}{_not_simulated(plan)}"
+    if text:
+        surer = dict.fromkeys(
+            f"{e.fleet}, at {e.objective_text}"
+            for e in plan.explanation.changes
+            if e.device and e.fleet and e.model_intervals and not beyond_error(e.model_intervals)
+        )
+        text = f"; {WITHIN_ERROR} {text}"
+        text += f"; within it {' and '.join(surer)} would meet {them(plan)}" if surer else ""
+    return f"{text}{_not_simulated(plan)}"
 
 
 def beyond_error(intervals: Sequence[ModelInterval]) -> str:
     """Return which targets may be missed within the error of the models, with their 90% intervals."""
-    return " and ".join(f"{target_name(i)} may be missed ({_ends(i)})" for i in intervals if not i.within)
+    return " and ".join(f"{target_name(i)} may be missed ({error_ends(i)})" for i in intervals if not i.within)
 
 
 def status(plan: PlanResult) -> str:
@@ -123,21 +146,27 @@ def recommendation(plan: PlanResult) -> str:
     return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}" + missed
 
 
-def uncertainty(plan: PlanResult) -> str:
-    """Return what the confidence covers, and the error of the models of the recommended fleet's devices."""
+def uncertainty(plan: PlanResult) -> list[str]:
+    """Return as sentences what the confidence covers, and the error of the models of the recommended fleet."""
     best, errors = plan.fleets[plan.recommended], {entry.name: entry.time_error for entry in plan.entries}
-    parts = [f"The {plan.confidence * 100:.3g}% confidence covers chance in arrivals and work"]
+    lines = [f"The {plan.confidence * 100:.3g}% confidence covers chance in arrivals and work."]
+    parts = []
     for name in best.entries:
         error = errors.get(name)
         if error is not None:
             basis = f", and {error.unmeasured}" if error.unmeasured else ""
             factor = f"a factor of {error.factor:.3g} of its model"
             parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
-    parts += power_errors(plan)
-    intervals = _with_model_error(plan)
-    slower = "".join(f" {_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device)
-    inputs = f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed"
-    return with_signs(f"{'; '.join(parts)}.{intervals}{slower} {inputs}.")
+    if parts:
+        lines.append(f"{'; '.join(parts)}.")
+    if powers := "; ".join(power_errors(plan)):
+        lines.append(f"{powers[0].upper()}{powers[1:]}.")
+    lines += [_with_model_error(plan)]
+    lines += [f"{best.model_error_caveat}." if best.model_error_caveat else ""]
+    lines += [f"{_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device]
+    lines += [f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed."]
+    lines += [_stops_with_one(plan)]
+    return [with_signs(line) for line in lines if line]
 
 
 def power_errors(plan: PlanResult) -> list[str]:
@@ -152,11 +181,11 @@ def power_errors(plan: PlanResult) -> list[str]:
 
 
 def _with_model_error(plan: PlanResult) -> str:
-    """Return the intervals of the targets for the error of the models as a sentence with a blank before it."""
+    """Return the intervals of the targets for the error of the models as a sentence; empty without any."""
     found = plan.explanation.model_intervals
     if not found:
         return ""
-    values = " and ".join(f"{target_name(i)} is {_ends(i)} (limit {_in_unit(i.limit, i.unit)})" for i in found)
+    values = " and ".join(f"{target_name(i)} is {error_ends(i)} (limit {_in_unit(i.limit, i.unit)})" for i in found)
     beyond = [i for i in found if not i.within]
     outcome = "within the limits" if len(found) > 1 else "within the limit"
     if beyond:
@@ -165,7 +194,7 @@ def _with_model_error(plan: PlanResult) -> str:
             f"so {'the targets' if every and len(found) > 1 else ' and '.join(map(target_name, beyond))} may be missed"
         )
     error = "the error of the models and of the engine's first token"
-    return f" With {error} (90%, judged by the value), {values}, {outcome}."
+    return f"With {error} (90%, judged by the value), {values}, {outcome}."
 
 
 def target_name(interval: ModelInterval) -> str:
@@ -175,11 +204,12 @@ def target_name(interval: ModelInterval) -> str:
 
 
 def _in_unit(value: float | None, unit: str) -> str:
-    return NOTHING if value is None else quantity(value * parse_unit(unit).factor, unit)
+    return NOTHING if value is None else exact_quantity(value * parse_unit(unit).factor, unit)
 
 
-def _ends(interval: ModelInterval) -> str:
-    return ends_text(interval.low, interval.high, interval.unit)
+def error_ends(interval: ModelInterval) -> str:
+    """Return the interval of a target for the error of the models, and without which devices it is that."""
+    return ends_text(interval.low, interval.high, interval.unit, interval.limit) + interval.out_of_service_text
 
 
 def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:

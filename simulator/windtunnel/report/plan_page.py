@@ -15,12 +15,14 @@ from windtunnel.core.results.plan import (
     SimulatedFleet,
     StoppedFleet,
 )
+from windtunnel.core.units import parse_unit
 from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import NOTHING, number, plural, quantity, share, value_range
 from windtunnel.report.page import Cell, Tile
 from windtunnel.report.plan import (
     after_knee,
+    alone,
     assumption_rows,
     assumptions_summary,
     bounds,
@@ -41,10 +43,10 @@ from windtunnel.report.plan import (
     runs_of,
     target_line_of,
 )
-from windtunnel.report.plan_answer import HOURS_A_MONTH, objective_of, recommendation, status, uncertainty
-from windtunnel.report.plan_terms import terms
+from windtunnel.report.plan_answer import HOURS_A_MONTH, error_ends, objective_of, recommendation, status, uncertainty
+from windtunnel.report.plan_terms import in_words, terms
 from windtunnel.report.run_text import METRICS
-from windtunnel.report.targets import TargetLine, ends_text, with_signs
+from windtunnel.report.targets import TargetLine, with_signs
 
 MIN_LOAD = "Minimum load: share of the fleet's time that the work of the busiest interval needs, by the lower bound."
 
@@ -81,10 +83,10 @@ def render(plan: PlanResult) -> str:
 def _answer(plan: PlanResult) -> Markup:
     """Return the recommendation in one sentence, and its targets."""
     targets: list[TargetLine] = []
-    rows: list[Markup] = []
+    rows: list[Markup | None] = []
     if plan.fleets:
         targets = [target_line_of(target, plan) for target in plan.fleets[plan.recommended].targets]
-        rows = [page.hint(terms(plan)), page.remark("Uncertainty", uncertainty(plan))]
+        rows = [page.hint(terms(plan)), page.notes(uncertainty(plan), "Uncertainty")]
     rows += [page.remark("Not for sale", note) for note in plan.notes if " is not for sale: " in note]
     if plan.explanation.price_of_confidence is not None:
         rows.insert(0, page.remark("By value", with_signs(plan.explanation.price_of_confidence.text)))
@@ -101,8 +103,8 @@ def _figures(plan: PlanResult) -> Markup | None:
     best, bound, objective = plan.fleets[plan.recommended], plan.explanation.binding, OBJECTIVES[plan.objective]
     month = best.cost_usd_per_h * HOURS_A_MONTH
     energy = energy_a_month(plan)
-    and_energy = f", and {energy}" if energy else ""
-    tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{best.cost_usd_per_h:,.2f} USD/h, 730 hours{and_energy}")]
+    rent = f"rent of {best.cost_usd_per_h:,.2f} USD/h for {HOURS_A_MONTH} hours"
+    tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{rent}; {energy} is not in it" if energy else rent)]
     if best.usd_per_million_output_tokens is not None:
         million = f"{best.usd_per_million_output_tokens:,.2f} USD"
         tiles.append(Tile("Cost of a million output tokens", million, "rent over the tokens at this load"))
@@ -129,11 +131,11 @@ def _figures(plan: PlanResult) -> Markup | None:
 def _configuration(plan: PlanResult) -> Markup:
     rows = []
     for entry in plan.fleets[plan.recommended].configuration:
-        group = "1 device" if not entry.group else ", ".join(f"{key} {n}" for key, n in entry.group.items() if n != 1)
-        settings = ", ".join(f"{path} {value}" for path, value in entry.settings.items())
+        group = ", ".join(in_words(key, n) for key, n in (entry.group or {}).items() if n != 1)
+        settings = ", ".join(in_words(path, value) for path, value in entry.settings.items())
         rows.append([entry.device, f"{entry.count:,}", group or "1 device", settings or "as the scenario states"])
     table = page.table("What to rent", ["Device", "Devices", "Replica", "Chosen settings"], rows, words=(0, 2, 3))
-    return Markup("").join([table, page.hint(f"This fleet alone: {run_command(plan, 'SCENARIO.yaml')}")])
+    return Markup("").join([table, page.hint(f"{alone(plan)}: {run_command(plan, 'SCENARIO.yaml')}")])
 
 
 def _fleets(plan: PlanResult) -> Markup | None:
@@ -141,12 +143,20 @@ def _fleets(plan: PlanResult) -> Markup | None:
         return None
     text = (
         f"Sorted by {plan.objective}. A fleet meets the targets by value if every value is within its limit, and with "
-        "confidence if the worse bound of every confidence interval is. Fleets that contain one of these that is as "
+        "confidence if the worse bound of every confidence interval is. The list has the best simulated fleets "
+        f"(plan.fleets), and the recommended one; {_of_simulated(plan)}. Fleets that contain one of these that is as "
         "certain, and further devices, are omitted. Headroom is the distance from the worse bound to the limit."
     )
+    if plan.spare:
+        text += " Values and headroom are the worst with all devices in service and with the spare ones out of service."
     header, rows = _page_rows(plan)
     table = page.table("Values with their confidence intervals", header, rows)
     return page.section("fleets", "Fleets that meet the targets", page.prose(text), table)
+
+
+def _of_simulated(plan: PlanResult) -> str:
+    """Return how many of the simulated fleets that meet the targets by value are listed, as a clause."""
+    return f"{len(plan.listed):,} of {plural(len(plan.fleets), 'fleet')} found that meet them by value"
 
 
 def _error(plan: PlanResult) -> Markup | None:
@@ -159,16 +169,19 @@ def _error(plan: PlanResult) -> Markup | None:
     for interval in intervals:
         target = next(target for target in best.targets if target.text == interval.text)
         line = target_line_of(target, plan)
-        ends = ends_text(interval.low, interval.high, interval.unit)
-        rows.append([line.text, line.label, ends, measured(target, plan)])
+        factor = parse_unit(interval.unit).factor
+        value = None if interval.value is None else interval.value * factor
+        shown = quantity(value, interval.unit, limit=interval.limit * factor)
+        rows.append([line.text, line.label, error_ends(interval), shown])
     text = (
         "90% intervals of the same requests for the error of the models, with that of the engine's first token. A "
         "target may be missed if its interval is not within the limit throughout. This is judged by the value: chance, "
         "which the confidence covers, is not added."
     )
+    caveat = page.hint(f"{best.model_error_caveat}.") if best.model_error_caveat else None
     header = ["Target", "State", "90% model error interval", "Value"]
     table = page.table("Targets and the error of the models", header, rows, words=(0, 1))
-    return page.section("error", "Error of the models", page.prose(text), table)
+    return page.section("error", "Error of the models", page.prose(text), table, caveat)
 
 
 def _cheaper(plan: PlanResult) -> Markup | None:

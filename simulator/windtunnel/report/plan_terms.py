@@ -18,12 +18,31 @@ _VALUES = {
     "kv_dtype": "kv_dtype: the number format of the keys and values that the engine keeps of each request",
 }
 """What stands beside a device in the text of a fleet, by the last part of its path in the scenario."""
+NAMES = {
+    "tensor": "tensor parallelism",
+    "pipeline": "pipeline parallelism",
+    "attention_data": "data parallelism of the attention",
+    "expert": "expert parallelism",
+    "tokens": "tokens in a step at most",
+    "size": "requests in a batch at most",
+    "weights": "number format of the weights",
+    "kv_dtype": "number format of the KV cache",
+    "engine": "serving engine",
+    "name": "policy",
+}
+"""What the last part of a path in the scenario sets, in words."""
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 
 
 def terms(plan: PlanResult) -> str:
     """Return the definitions of the metrics of the targets, and of the words in the names of the listed fleets."""
     return ". ".join(text[0].upper() + text[1:] if text[:1] == "a" else text for text in _terms(plan)) + "."
+
+
+def in_words(path: str, value: object) -> str:
+    """Return the setting of a key of the scenario in words, with its path where the words alone do not name it."""
+    name = NAMES.get(path.rpartition(".")[2])
+    return f"{path} {value}" if name is None else f"{name}: {value}"
 
 
 def _terms(plan: PlanResult) -> Iterator[str]:

@@ -17,6 +17,7 @@ from windtunnel.core.results.run import (
     WorkloadResult,
 )
 from windtunnel.core.results.use import EntryUse, TenantUse
+from windtunnel.core.validated import DISAGGREGATED
 from windtunnel.report import page
 from windtunnel.report.numbers import (
     NOTHING,
@@ -74,6 +75,12 @@ def model_error_rows(result: RunResult) -> list[list[str]]:
         if model_interval(timed.mean)
     ]
     return [["model error", "90% of mean", "90% of p99"], *rows] if rows else []
+
+
+def model_error_caveat(result: RunResult) -> str:
+    """Return what published measurements show of the model error intervals of such a run; empty if nothing."""
+    moves = result.serving is not None and result.serving.kv_transfers is not None
+    return f"{DISAGGREGATED.text}." if moves and model_error_rows(result) else ""
 
 
 def lines(result: RunResult) -> list[str]:
@@ -198,6 +205,7 @@ def section(result: RunResult) -> Markup | None:
         "Serving",
         page.tiles(_tiles(serving), "cost"),
         page.table(caption, ["Metric", *STATISTICS], rows, name="serving-times") if rows else None,
+        page.hint(caveat) if (caveat := model_error_caveat(result)) else None,
         _classes(result),
         _use(serving),
         _transfers(serving),

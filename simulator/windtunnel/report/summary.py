@@ -117,7 +117,8 @@ def _times(result: RunResult) -> list[str]:
 
 def _model_error(result: RunResult) -> list[str]:
     """Return a table of the model error intervals of the times of requests, apart from those for chance."""
-    return labelled_rows(serving.model_error_rows(result), ">")
+    caveat = serving.model_error_caveat(result)
+    return labelled_rows(serving.model_error_rows(result), ">") + (labelled("", caveat) if caveat else [])
 
 
 def _serving(result: RunResult) -> list[str]:

@@ -92,12 +92,14 @@ def target_line(target: TargetVerdict) -> TargetLine:
         measured, margin = (NOTHING, target.reason) if target.reason else ("nothing measured", "")
     else:
         worse = None if target.confidence != "conclusive" else high if target.comparison == "<=" else low
-        measured, margin = quantity(value, unit), _margin(target, value, worse, limit) if limit else ""
+        measured, margin = quantity(value, unit, limit=limit), _margin(target, value, worse, limit) if limit else ""
         if target.confidence == "inconclusive":
             upper = target.met == (target.comparison == "<=")
-            margin = f"95% CI {'upper' if upper else 'lower'} bound {quantity(high if upper else low, unit)}"
+            margin = (
+                f"95% CI {'upper' if upper else 'lower'} bound {quantity(high if upper else low, unit, limit=limit)}"
+            )
         if target.may_be_missed:
-            margin += f", model error {ends_text(target.model_low, target.model_high, target.unit)}"
+            margin += f", model error {ends_text(target.model_low, target.model_high, target.unit, target.limit)}"
     return TargetLine(
         text=re.sub(r"(?<=\d) %", "%", with_signs(target.text)),
         met=target.met,
@@ -119,13 +121,13 @@ def doubt_of(target: TargetVerdict) -> str:
     return "no interval" if untold and target.value is not None else ""
 
 
-def ends_text(low: float | None, high: float | None, unit: str) -> str:
-    """Return the interval of a target's value for the error of the models, whose ends are in the target's unit."""
+def ends_text(low: float | None, high: float | None, unit: str, limit: float) -> str:
+    """Return the interval of a target's value for the error of the models; all numbers are in the target's unit."""
     factor = parse_unit(unit).factor
     if low is None or high is None:
-        end = "an unknown value" if low is None else quantity(low * factor, unit)
+        end = "an unknown value" if low is None else quantity(low * factor, unit, limit=limit * factor)
         return f"{end} or more"
-    return value_range(low * factor, high * factor, unit)
+    return value_range(low * factor, high * factor, unit, limit * factor)
 
 
 def with_signs(text: str) -> str:

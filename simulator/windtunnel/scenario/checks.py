@@ -30,6 +30,15 @@ def check_names(scenario: Scenario, document: Document) -> None:
                 expected="each name once",
             )
         workloads.add(workload.name)
+    entries: set[str] = set()
+    for i, entry in enumerate(scenario.fleet):
+        if entry.name in entries:
+            raise InputError(
+                f"the name '{entry.name}' is given to two entries of the fleet",
+                where=document.where(("fleet", i, "name")),
+                expected="each name once; entries without a name may have the same device",
+            )
+        entries |= {entry.name} if entry.name else set()
     _check_clocks(scenario, document)
     for i, workload in enumerate(scenario.workload):
         for j, name in enumerate(workload.devices or ()):

@@ -10,6 +10,7 @@ from windtunnel.core.results.deployment import Deployment
 from windtunnel.core.results.reach import TargetReach
 from windtunnel.core.results.run import PowerError
 from windtunnel.core.results.target import JudgedTarget, ModelInterval
+from windtunnel.core.validated import DISAGGREGATED
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,12 @@ class PlannedFleet(Result):
     """A lower bound on the load in the busiest interval; None if the fleet cannot do the work."""
     targets: Sequence[JudgedTarget]
     violations: Sequence[str]
+
+    @property
+    def model_error_caveat(self) -> str:
+        """What published measurements show of its intervals for the error of the models; empty if nothing."""
+        moves = any(entry.role in ("prefill", "decode") for entry in self.configuration)
+        return DISAGGREGATED.text if moves else ""
 
 
 @dataclass(frozen=True)

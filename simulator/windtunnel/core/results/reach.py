@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from windtunnel.core.results.data import Result
+from windtunnel.core.results.data import OPTIONAL, Result
 
 
 @dataclass(frozen=True)
@@ -30,4 +30,7 @@ class TargetReach(Result):
     unit: str
     least: float
     entries: Sequence[EntryReach]
+    first_token_error: float | None = field(default=None, metadata=OPTIONAL)
+    """Of a target on the first token: the factor within which 90% of measured ones are of the models'. The least values
+    are the models', without this error."""
     sentence: str = ""

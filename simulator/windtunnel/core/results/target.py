@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from windtunnel.core.results.data import OPTIONAL, Result
@@ -12,6 +14,10 @@ def stays_within(low: float | None, high: float | None, limit: float, comparison
     if comparison == "<=":
         return high is not None and high <= limit
     return low is not None and low >= limit
+
+
+_VERDICTS = ("met", "unknown", "missed")
+"""The verdicts of a fleet's targets, from the best to the worst."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,20 @@ class TargetValue(Result):
     metric: str
     statistic: str | None
     workload: str | None
+    out_of_service: str | None = field(default=None, metadata=OPTIONAL, kw_only=True)
+    """The devices of a plan's fleet that are out of service where it has this value, such as ``4 × h200``; None where
+    all are in service."""
+
+    @property
+    def out_of_service_text(self) -> str:
+        """The devices that are out of service as the end of a clause; empty where all are in service."""
+        return f", without {self.out_of_service}" if self.out_of_service else ""
+
+    def beyond(self, end: float | None) -> float:
+        """Return how far an end of the interval is beyond the limit, which is negative within it; infinite for None."""
+        if end is None:
+            return math.inf
+        return end - self.limit if self.comparison == "<=" else self.limit - end
 
 
 @dataclass(frozen=True)
@@ -85,6 +105,12 @@ class JudgedTarget(TargetValue):
     run_length: int = 1
 
     @property
+    def badness(self) -> tuple[int, float]:
+        """The place of the target in the order from those met best to those missed most."""
+        end = self.value if self.worse_end is None else self.worse_end
+        return _VERDICTS.index(self.verdict), self.beyond(end)
+
+    @property
     def runs_text(self) -> str:
         """The runs from which the interval comes, such as ``8 more runs``; empty where it is that of the scenario."""
         longer = "" if self.run_length == 1 else f"a run {self.run_length:,} times as long"
@@ -104,6 +130,21 @@ class ModelInterval(TargetValue):
     """
 
     @property
+    def badness(self) -> float:
+        """How far the worse end of the interval is beyond the limit."""
+        return self.beyond(self.high if self.comparison == "<=" else self.low)
+
+    @property
     def within(self) -> bool:
         """Whether the target is met throughout the interval."""
         return stays_within(self.low, self.high, self.limit, self.comparison)
+
+
+def worst_intervals(of_fleets: Sequence[Sequence[ModelInterval]]) -> list[ModelInterval]:
+    """Return the worst interval of each target over a fleet and what is left of it with devices out of service."""
+    worst: dict[str, ModelInterval] = {}
+    for interval in (interval for intervals in of_fleets for interval in intervals):
+        known = worst.setdefault(interval.text, interval)
+        if interval.badness > known.badness:
+            worst[interval.text] = interval
+    return list(worst.values())

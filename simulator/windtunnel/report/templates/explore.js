@@ -82,10 +82,11 @@
     return box;
   }
 
-  // A typed text that one of the values has is that value.
+  // A typed text that one of the values has is that value. A number without a unit has the unit that is shown.
   function typed(control, text) {
     const known = control.options.find(([, shown]) => shown === text.trim());
-    return known ? known[0] : text.trim();
+    if (known) return known[0];
+    return control.percent && /^[\d.]+(e[+-]?\d+)?$/i.test(text.trim()) ? text.trim() + "%" : text.trim();
   }
   function shown(control, value) {
     const known = control.options.find(([own]) => same(own, value));
