@@ -437,7 +437,7 @@ def test_a_calibration_is_compared_with_the_shipped_model(root: Path) -> None:
     assert report.shipped_error == pytest.approx(validated.mape, rel=1e-9)
     assert report.shipped_error < report.cross_validation_error < report.error_before
     text = "\n".join(calibration_lines(report))
-    assert "15% without measurements of this SKU, 1.51% with the shipped model, 5.76% with this calibration" in text
+    assert "15% without measurements of this SKU, 1.51% with the shipped model, 5.78% with this calibration" in text
     assert "warning: the shipped model predicts these rows better than this calibration" in text
     shipped = ", ".join(report.instead_of)
     assert {"attention", "gemm", "all_reduce"} <= set(report.instead_of)

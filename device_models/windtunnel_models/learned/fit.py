@@ -14,6 +14,7 @@ from windtunnel.core.ops import FloatArray
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.results.calibration import FittedNumber
 from windtunnel_models.learned.calibration import Group, Points
+from windtunnel_models.learned.least_squares import least_squares
 from windtunnel_models.learned.linear_model import fit_linear_model
 from windtunnel_models.learned.power import robust
 from windtunnel_models.learned.process import MOST_POINTS, Z90, Process, best_scales, merge
@@ -124,38 +125,35 @@ class _Formula:
         return moved
 
     def errors(self, shifts: FloatArray) -> FloatArray:
-        """Return the residuals of least squares: every row's error and every number's shift, in standard deviations."""
+        """Return the errors of all rows for least squares, in standard deviations."""
         values = self.values(shifts)
         parts = []
         for group, base in zip(self.groups, self.base, strict=True):
             predicted = formula_times(self.device, group, values).with_factor(base)
             error = np.log(np.maximum(predicted, 1e-15) / group.seconds) / TYPICAL_ERROR
             parts.append(robust(error))
-        return np.concatenate([*parts, shifts])
+        return np.concatenate(parts)
 
-    def _reads(self) -> npt.NDArray[np.int8]:
+    def _reads(self) -> npt.NDArray[np.bool_]:
         """Return which errors depend on which numbers, so that numbers of different formats are varied together."""
         blocks = []
         for group in self.groups:
             parameters = Parameters(replace(self.device, residuals={}))
             self.device.cost_function(group.rows.op.name)(parameters, group.rows)
-            read = np.array([path in parameters.used for path in self.paths], dtype=np.int8)
+            read = np.array([path in parameters.used for path in self.paths], dtype=bool)
             blocks.append(np.tile(read, (len(group), 1)))
-        return np.concatenate([*blocks, np.eye(len(self.paths), dtype=np.int8)])
+        return np.concatenate(blocks)
 
     def fit(self, start: Mapping[str, float]) -> tuple[FloatArray, FloatArray]:
         """Return the shifts of least loss, searched from ``start``, and their standard deviations (by curvature)."""
-        from scipy.optimize import least_squares
-
         if not self.paths:
             return np.zeros(0), np.zeros(0)
         first = np.array([start.get(path, 0.0) for path in self.paths])
-        sparsity = self._reads() if len(self.groups) > 1 else None
+        reads = self._reads() if len(self.groups) > 1 else None
         # The cost of a step grows with the combinations of choices, so many of them get fewer steps.
         steps = max(6, 30 * _MANY_GROUPS // max(len(self.groups), _MANY_GROUPS))
-        solution = least_squares(self.errors, first, diff_step=0.05, max_nfev=steps, jac_sparsity=sparsity)
-        slopes = np.asarray(solution.jac.todense() if sparsity is not None else solution.jac)
-        return np.asarray(solution.x), np.sqrt(np.diag(np.linalg.pinv(slopes.T @ slopes)))
+        found = least_squares(self.errors, first, steps=steps, reads=reads)
+        return found.shifts, np.sqrt(np.diag(np.linalg.pinv(found.slopes.T @ found.slopes)))
 
 
 def linear_points(frozen: Device, group: Group, values: dict[str, SourcedValue]) -> Points | None:

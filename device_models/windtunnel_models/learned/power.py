@@ -13,6 +13,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import Provenance, SourcedValue
+from windtunnel_models.learned.least_squares import least_squares
 
 POWER = "power"
 """The entry of a kind's ``fits`` for the numbers of the power model, for all operations."""
@@ -107,9 +108,7 @@ class _Power:
         return np.concatenate(errors)
 
     def _shifts(self, kept: Sequence[Mask]) -> FloatArray:
-        from scipy.optimize import least_squares
-
         def loss(shifts: FloatArray) -> FloatArray:
-            return np.concatenate([robust(self._errors(shifts, kept) / _TYPICAL_ERROR), shifts])
+            return robust(self._errors(shifts, kept) / _TYPICAL_ERROR)
 
-        return np.asarray(least_squares(loss, np.zeros(len(self.deviations)), diff_step=0.05, max_nfev=20).x)
+        return least_squares(loss, np.zeros(len(self.deviations)), steps=20).shifts
