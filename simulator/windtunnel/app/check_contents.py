@@ -78,13 +78,7 @@ def contents_of(program: ir.Program, parameters: Sequence[CheckParameter], reque
     return Contents(
         names,
         frozenset(names[name] for name in row_starts(program, request.block, integers)),
-        {
-            names[name]: counter
-            for name, counter in {
-                **{name: Counter(start) for name, start in _flags(program.body, flow, frozenset()) if name in integers},
-                **_counters(program, flow, integers, numbers),
-            }.items()
-        },
+        {names[name]: counter for name, counter in _counters(program, flow, integers, numbers).items()},
         {(names[array], line): frozenset(names[one] for one in of) for (array, line), of in places.items()},
         frozenset((names[array], line) for array, line in indirect),
     )
@@ -99,8 +93,8 @@ def _counters(
         for e in ir.expressions(statement):
             if isinstance(e, ir.Atomic) and e.op not in ("load", "store") and not adds_nothing(e):
                 changes.setdefault(e.array, []).append(e)
+    found = {name: Counter(start) for name, start in _flags(program.body, flow, frozenset()) if name in integers}
     conditions = [(flow.of(condition), waits) for condition, waits in _conditions(program.body, waits=False)]
-    found: dict[str, Counter] = {}
     for name in integers & changes.keys():
         expected = {literal(e.values[0]) for e in changes[name] if e.op == "cas"}
         lowered = any((literal(e.values[0]) or 0) < 0 for e in changes[name] if e.op == "add")

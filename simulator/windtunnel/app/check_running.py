@@ -12,7 +12,7 @@ import numpy as np
 from windtunnel.app.check_arguments import LaunchRequest, MadeUp, arguments_of, local_room
 from windtunnel.app.check_contents import Contents
 from windtunnel.app.check_grids import GridSizes
-from windtunnel.app.check_kernels import CheckedKernel, kernels_of, program_of
+from windtunnel.app.check_kernels import CheckedKernel, program_of
 from windtunnel.app.check_made_up import Scope
 from windtunnel.app.check_sizes import SecondSize
 from windtunnel.core.errors import (
@@ -126,8 +126,9 @@ class Launches:
                     )
 
     def anew(self, fewer: SecondSize | None = None, filled: str = "") -> Launches:
-        """Return the launches with new variables of the files."""
-        return replace(self, kernels=kernels_of(self.requests), fewer=fewer, filled=filled)
+        """Return the launches, with variables of the files that begin again."""
+        self._begin_again()
+        return replace(self, fewer=fewer, filled=filled)
 
     def run(self, made: MadeUp, schedule: int | None = None) -> Ran:
         """Run the launches, again with other memory as long as a finding comes from what is made up.

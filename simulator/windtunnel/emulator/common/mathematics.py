@@ -7,9 +7,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from scipy import special
 
-from windtunnel.emulator.common import approximations, directed_rounding, special_functions
+from windtunnel.emulator.common import approximations, directed_rounding, special, special_functions
 from windtunnel.emulator.common.fused import fma
 from windtunnel.emulator.common.lanes import Lanes, Value
 from windtunnel.emulator.common.launch import LockstepStalledError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
+from windtunnel.emulator.common import special
 from windtunnel.emulator.common.fused import fma
 from windtunnel.emulator.common.lanes import Value, convert
 from windtunnel.emulator.common.symbolic import materialise
