@@ -508,7 +508,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     hidden: list[dict[str, object]] = []
     if call.excinfo is not None:
         mark_expected(call.excinfo.value)  # pytest reports it, as a failure or as one that xfail expects
-    if call.excinfo is not None and _DEVICE in item.stash:
+    if call.excinfo is not None and (_DEVICE in item.stash or item.config.getoption("--emulate")):
         hidden = _internal_modules(call.excinfo)
     for module in hidden:
         module["__tracebackhide__"] = True

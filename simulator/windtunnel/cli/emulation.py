@@ -16,7 +16,8 @@ import click
 @click.option(
     "--strict",
     is_flag=True,
-    help="Also report unordered writes of one equal value, and indices beyond a slice inside of its array.",
+    help="Also report unordered writes of one equal value, indices beyond a slice inside of its array, and fences "
+    "that are missing after an atomic operation.",
 )
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, which is run as by `python -m`.")
 @click.argument("script", type=click.Path(path_type=Path))
@@ -25,8 +26,8 @@ def emulate(device: str, strict: bool, is_module: bool, script: Path, arguments:
     """Run SCRIPT, a program written for Numba CUDA or CuPy, on an emulated device.
 
     `numba.cuda` and `cupy` are Windtunnel's implementations, whether or not a GPU, numba-cuda or CuPy is present. Exit
-    codes: 1 if a finding was reported (a data race, an index out of bounds, ...), otherwise the script's own; 2 if the
-    device is unknown.
+    codes: 1 if a finding was reported (a data race, an index out of bounds, ...), otherwise the script's own; 2 if
+    there is no such device, file or module.
     """
     from windtunnel.app.emulate import emulate as run
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import Finding, InputError
 from windtunnel.emulate import child_findings, children, session
 from windtunnel.emulate.hooks import available, install
 
@@ -107,7 +107,7 @@ def _reported(emulated: session.Session, status: int, shown: BaseException | Non
     found = emulated.findings
     for caught in found:
         if caught is not shown:
-            sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}\n")
+            sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}{_file_of(caught)}\n")
     of_children = child_findings.take()
     for text in of_children:
         sys.stderr.write(f"windtunnel: in a child process: {text}\n")
@@ -163,4 +163,10 @@ def _print(error: BaseException) -> None:
         *traceback.format_list(own),
         *traceback.format_exception_only(error),
     ]
-    sys.stderr.write("".join(lines))
+    sys.stderr.write("".join(lines).rstrip("\n") + _file_of(error, *(frame.filename for frame in own)) + "\n")
+
+
+def _file_of(error: BaseException, *shown: str) -> str:
+    """Return the file of a finding's lines for the end of its message; empty if it is one of those that are shown."""
+    file = error.file if isinstance(error, Finding) else None
+    return f" [{file}]" if file and file not in shown and file not in str(error) else ""

@@ -350,12 +350,16 @@ _BENIGN = re.compile(r"#\s*windtunnel:\s*benign\b")
 
 @dataclass(frozen=True)
 class Helper:
-    """The source of an inlined function. ``raised`` is the offset of its line numbers in the tree."""
+    """The source of an inlined function. ``raised`` is the offset of its line numbers in the tree.
+
+    ``calls``: the lines that call it, where the front end notes them.
+    """
 
     file: str
     line: int
     source: Sequence[str]
     raised: int = 0
+    calls: Sequence[int] = ()
 
 
 @dataclass(eq=False)
@@ -433,6 +437,20 @@ class Program:
         """Return the file and the line in it of a line of the tree."""
         number = line % RAISED
         return next((helper.file for helper in self.helpers if helper.raised == line - number != 0), self.file), number
+
+    def calls_of(self, line: int) -> Sequence[int]:
+        """Return the lines of the kernel's own file whose calls come to a line of another file, if they are known."""
+        found: set[int] = set()
+        waiting, seen = [line], set()
+        while waiting:
+            one = waiting.pop()
+            seen.add(one)
+            if one < RAISED:
+                found.add(one)
+                continue
+            around = (h for h in self.helpers if 0 <= one - h.raised - h.line < len(h.source))
+            waiting += [call for helper in around for call in helper.calls if call not in seen]
+        return sorted(found)
 
 
 def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:

@@ -83,10 +83,14 @@ class Launch:
         """Return a source line for messages: its number, its file if it is another one, and its text."""
         text = self.program.text_of(line)
         file, number = self.program.place_of(line)
-        other = "" if file == self.program.file else f" of {PurePath(file).name}"
+        other, called = "", ""
+        if file != self.program.file:
+            other = f" of {PurePath(file).name}"
+            calls = [str(call) for call in self.program.calls_of(line)]
+            called = f", called at {'lines' if len(calls) > 1 else 'line'} {' and '.join(calls)}" if calls else ""
         if text and self.program.is_opencl:
             text = text.join(SOURCE)
-        return f"line {number}{other}" + (f" ({text})" if text else "")
+        return f"line {number}{other}" + (f" ({text})" if text else "") + called
 
     def position_of(self, *lines: int) -> CodePosition:
         """Return the file of the first of these lines, those of the lines that are in this file, and all places."""

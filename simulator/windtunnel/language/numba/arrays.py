@@ -180,7 +180,7 @@ class ArrayReader(DeclarationReader):
                 continue
             place = self.wrapped(node, self._index_of(node, index), dim.size)
             if self.strict and not (owner.whole and self._is_side(owner, dim)):
-                place = self._within(node, dim, place)
+                place = self._within(node, owner, dim, place)
             self._shift(origin, dim, place)
         if kept:
             # The parts of a slice are evaluated now, because it may be used later.
@@ -194,13 +194,14 @@ class ArrayReader(DeclarationReader):
             return declared is not None and declared.shape[dim.axis] == dim.size.value
         return isinstance(dim.size, ir.Size)
 
-    def _within(self, node: ast.AST, dim: Dim, place: ir.Expr) -> ir.Expr:
+    def _within(self, node: ast.AST, owner: View, dim: Dim, place: ir.Expr) -> ir.Expr:
         """Return an index along a dimension of a slice or a view, after a check that it is within that dimension."""
         line: int = node.lineno  # type: ignore[attr-defined]
         at, size = self.hold(converted(place, I64), "index"), converted(copy(dim.size), I64)
         low = ir.Binary(line, ">=", copy(at), literal(line, 0), type=BOOL)
         high = ir.Binary(line, "<", copy(at), size, type=BOOL)
-        message = "an index is out of bounds for the slice or view of an array"
+        name = self.spellings.get(owner.base, owner.base)
+        message = f"an index of {ast.unparse(node)} is out of bounds for this slice or view of '{name}'"
         self.emit(ir.Require(line, ir.Logic(line, "and", low, high, type=BOOL), "OutOfBounds", message))
         return copy(at)
 

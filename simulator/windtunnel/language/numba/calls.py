@@ -302,7 +302,8 @@ class CallReader(BrainReader):
             if function not in self.raised:
                 self.raised[function] = source.raised_by((at + 1) * ir.RAISED)
             source = replace(self.raised[function], environment=source.environment)
-        self.helpers[function] = ir.Helper(source.file, source.line, source.lines, source.raised)
+        calls = [*(self.helpers[function].calls if function in self.helpers else ()), node.lineno]
+        self.helpers[function] = ir.Helper(source.file, source.line, source.lines, source.raised, calls)
         env = self._parameters_of(node, source.tree.name, source.tree.args, function, given, named)
         path = (*self.frame.path, id(node))
         frame = Frame(source, source.tree, env, path, depth=self.frame.depth + 1)
