@@ -519,7 +519,7 @@ def energy_a_month(plan: PlanResult) -> str:
 def _cost(plan: PlanResult) -> str:
     """Return what the recommended fleet costs in a month and by tokens, and its power."""
     fleet = plan.fleets[plan.recommended]
-    parts = [f"rent of {fleet.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month of {HOURS_A_MONTH} hours"]
+    parts = [f"{fleet.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD of rent a month of {HOURS_A_MONTH} hours"]
     if fleet.usd_per_million_output_tokens is not None:
         parts.append(f"{fleet.usd_per_million_output_tokens:,.2f} USD per million output tokens at this load")
     text = ", ".join(parts)

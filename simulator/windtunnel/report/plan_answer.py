@@ -97,7 +97,7 @@ def _may_be_missed(plan: PlanResult) -> str:
             if e.device and e.fleet and e.model_intervals and not beyond_error(e.model_intervals)
         )
         text = f"; {WITHIN_ERROR} {text}"
-        text += f"; within it {' and '.join(surer)} would meet {them(plan)}" if surer else ""
+        text += f"; {' and '.join(surer)}, would meet {them(plan)} within it too" if surer else ""
     return f"{text}{_not_simulated(plan)}"
 
 

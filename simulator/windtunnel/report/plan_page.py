@@ -117,7 +117,7 @@ def _figures(plan: PlanResult) -> Markup | None:
         )
     )
     if bound is not None:
-        note = f"{with_signs(bound.text)}, the target nearest its limit"
+        note = f"{with_signs(bound.text)}, the target nearest its limit{bound.out_of_service_text}"
         tiles.append(Tile("Binding target", target_line_of(bound, plan).measured, note))
         note = f"from the worse bound of the interval{runs_of(bound)} to the limit"
         tiles.append(Tile("Headroom", share(bound.headroom), note))
@@ -407,10 +407,10 @@ def _curve(plan: PlanResult) -> Markup | None:
         return None
     of, title = curve.of, _title(curve.of)
     caption = (
-        f"{title} of {curve.fleet}, with its confidence interval. A load of 120% is 1.2 times as many jobs in the "
-        "same time. The dashed horizontal line is the limit. "
+        f"{title} of {curve.fleet}, and shaded its confidence interval where there is one. A load of 120% is 1.2 times "
+        "as many arrivals in the same time. The dashed horizontal line is the limit. "
     )
-    knee = "The knee, the load from which the curve rises steeply, is between"
+    knee = "The knee, the load from which the curve rises steeply, (vertical line), is between"
     knee += "" if curve.knee is None else f" {curve.knee:.0%} and {after_knee(curve):.0%}"
     caption += "The curve has no knee, a load from which it rises steeply" if curve.knee is None else knee
     caption += f" ({curve.rule})."

@@ -48,7 +48,8 @@ def step_lines(device: str, rows: Rows, cost: StepPrediction) -> list[str]:
         f"  work     {'; '.join(filter(None, work))}",
         f"  context  {context}",
         f"  power    {show(cost.power_w, 'W')} of all devices",
-        f"  energy   {show(cost.energy_j, 'J')}",
+        f"  energy   {show(cost.energy_j, 'J')} of all devices",
+        "  tables   time, bytes and FLOPs of each device",
         f"  bound    {cost.bound}",
     ]
     if exchanged:

@@ -110,7 +110,7 @@ class Target:
 
 
 _FIGURE = (
-    r"\s*(?P<metric>[A-Za-z_][A-Za-z0-9_]*)(?:\s+(?P<statistic>[A-Za-z][A-Za-z0-9]*))?(?:\s+of\s+(?P<workload>\S+))?"
+    r"\s*(?P<metric>[A-Za-z_][A-Za-z0-9_]*)(?:\s+(?P<statistic>[A-Za-z][A-Za-z0-9.]*))?(?:\s+of\s+(?P<workload>\S+))?"
 )
 _PATTERN = re.compile(_FIGURE + r"\s*(?P<comparison><=|>=|<|>|==|=)\s*(?P<limit>.+?)\s*")
 _FIGURE_ALONE = re.compile(_FIGURE + r"\s*")
