@@ -1,7 +1,6 @@
 """A kernel's source: its syntax tree, its lines, its names, and whether it is written for one thread."""
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -203,7 +202,7 @@ def _text_of(function: FunctionType) -> tuple[list[str], int, str, ast.FunctionD
     text, compiled = compiled_text(function)
     for node in ast.walk(text.tree):
         if isinstance(node, ast.FunctionDef) and node.name == compiled.co_name:
-            first = min(part.lineno for part in (node, *node.decorator_list))
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == compiled.co_firstlineno:
                 return list(text.lines[first - 1 : node.end_lineno]), first, text.file, node
     raise _unreadable(function)
@@ -219,11 +218,11 @@ class _Text:
     functions: Sequence[CodeType]
 
 
-def compiled_text(function: FunctionType) -> tuple[_Text, CodeType]:
+def compiled_text(function: Callable[..., Any]) -> tuple[_Text, CodeType]:
     """Return the text that a function was compiled from, and the function as it is compiled from this text now.
 
-    The instructions are compared: the file may have changed, the code been replaced, or another code been executed under
-    that name. Functions may have moved to other lines. Raises UnreadableSourceError if there is no such function.
+    The instructions are compared: the file may have changed, the code been replaced, or other text been executed under
+    its name. Functions may have moved to other lines. Raises UnreadableSourceError if there is no such function.
     """
     code = function.__code__
     file = code.co_filename
@@ -270,13 +269,13 @@ def _without_lines(code: CodeType) -> CodeType:
     return code.replace(co_linetable=b"", co_firstlineno=1, co_consts=consts)
 
 
-def _unreadable(function: FunctionType) -> UnreadableSourceError:
+def _unreadable(function: Callable[..., Any]) -> UnreadableSourceError:
     code = function.__code__
     return UnreadableSourceError(
         f"the source of '{function.__name__}' cannot be read: it was defined in {code.co_filename!r}, line "
         f"{code.co_firstlineno}, and no text is there that compiles to it",
-        expected="a function in a file that was not changed since, in a notebook, or in text that is in linecache.cache "
-        "under the name that was given to compile(); kernels are compiled from their source",
+        expected="a function in a file that was not changed since, in a notebook, or in text that is in "
+        "linecache.cache under the name that was given to compile(); kernels are compiled from their source",
     )
 
 

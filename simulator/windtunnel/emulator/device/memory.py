@@ -126,7 +126,7 @@ class EmulatedMemory:
             flags[... if selected is None else selected] = False
         else:
             if copied.ndim != flags.ndim:  # one of them is for the parts of elements
-                copied = copied.any(axis=-1) if copied.ndim > flags.ndim else copied[..., None]
+                copied = np.asarray(copied.any(axis=-1)) if copied.ndim > flags.ndim else copied[..., None]
             flags[...] = copied
         self.recount()
 
