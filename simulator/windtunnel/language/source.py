@@ -202,7 +202,7 @@ def _text_of(function: FunctionType) -> tuple[list[str], int, str, ast.FunctionD
     text, compiled = compiled_text(function)
     for node in ast.walk(text.tree):
         if isinstance(node, ast.FunctionDef) and node.name == compiled.co_name:
-            first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == compiled.co_firstlineno:
                 return list(text.lines[first - 1 : node.end_lineno]), first, text.file, node
     raise _unreadable(function)
@@ -221,8 +221,8 @@ class _Text:
 def compiled_text(function: Callable[..., Any]) -> tuple[_Text, CodeType]:
     """Return the text that a function was compiled from, and the function as it is compiled from this text now.
 
-    The instructions are compared: the file may have changed, the code been replaced, or another code been executed
-    under that name. Functions may have moved to other lines. Raises UnreadableSourceError if there is no such function.
+    The instructions are compared: the file may have changed, the code been replaced, or other text been executed under
+    its name. Functions may have moved to other lines. Raises UnreadableSourceError if there is no such function.
     """
     code = function.__code__
     file = code.co_filename
