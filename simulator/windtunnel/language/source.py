@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
+from tokenize import TokenError
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -228,16 +229,28 @@ def compiled_text(function: Callable[..., Any]) -> tuple[_Text, CodeType]:
     file = code.co_filename
     linecache.checkcache(file)
     lines = linecache.getlines(file, function.__globals__)
+    for tried in (lines, _alone(lines, code.co_firstlineno)):
+        try:
+            text = _compiled(tuple(tried), file, code.co_flags & _FUTURE)
+        except (SyntaxError, ValueError):
+            continue
+        found = [one for one in text.functions if _same_code(one, code)]
+        if found:  # of several, the one in its place
+            places = (code.co_qualname, code.co_firstlineno)
+            return text, min(found, key=lambda one: (one.co_qualname != places[0], abs(one.co_firstlineno - places[1])))
+    raise _unreadable(function)
+
+
+def _alone(lines: list[str], first: int) -> list[str]:
+    """Return a definition in its place without the rest of its file, which may be a text with blocks of Python."""
     try:
-        text = _compiled(tuple(lines), file, code.co_flags & _FUTURE)
-    except (SyntaxError, ValueError):
-        raise _unreadable(function) from None
-    found = [one for one in text.functions if _same_code(one, code)]
-    if not found:
-        raise _unreadable(function)
-    # Of several, the one in its place.
-    places = (code.co_qualname, code.co_firstlineno)
-    return text, min(found, key=lambda one: (one.co_qualname != places[0], abs(one.co_firstlineno - places[1])))
+        block = inspect.getblock(lines[first - 1 :])
+    except (SyntaxError, TokenError):
+        return []
+    before = ["\n"] * (first - 1)
+    if block and block[0][:1].isspace():
+        before[-1:] = ["if True:\n"]
+    return [*before, *block]
 
 
 @lru_cache(maxsize=64)
