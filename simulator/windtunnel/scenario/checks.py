@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import OPERATIONS
@@ -21,24 +21,14 @@ def check_names(scenario: Scenario, document: Document) -> None:
     Raises:
         InputError: The first name that is wrong, with its place and the nearest right name.
     """
-    workloads: set[str] = set()
-    for i, workload in enumerate(scenario.workload):
-        if workload.name in workloads:
-            raise InputError(
-                f"the workload '{workload.name}' is given twice",
-                where=document.where(("workload", i, "name")),
-                expected="each name once",
-            )
-        workloads.add(workload.name)
-    entries: set[str] = set()
-    for i, entry in enumerate(scenario.fleet):
-        if entry.name in entries:
-            raise InputError(
-                f"the name '{entry.name}' is given to two entries of the fleet",
-                where=document.where(("fleet", i, "name")),
-                expected="each name once; entries without a name may have the same device",
-            )
-        entries |= {entry.name} if entry.name else set()
+    workloads = {workload.name for workload in scenario.workload}
+    _check_once("workload", [workload.name for workload in scenario.workload], "each name once", document)
+    _check_once(
+        "fleet",
+        [entry.name for entry in scenario.fleet],
+        "each name once; entries without a name may have the same device",
+        document,
+    )
     _check_clocks(scenario, document)
     for i, workload in enumerate(scenario.workload):
         for j, name in enumerate(workload.devices or ()):
@@ -53,6 +43,20 @@ def check_names(scenario: Scenario, document: Document) -> None:
     for i, target in enumerate(scenario.parsed_targets()):
         if target.workload is not None:
             _check_workload(target.workload, workloads, document.where(("targets", i)))
+
+
+def _check_once(key: str, names: Sequence[str | None], expected: str, document: Document) -> None:
+    """Check that no name is given to two parts of a list; those without a name are left out."""
+    seen: set[str] = set()
+    for i, name in enumerate(names):
+        if name in seen:
+            what = "workloads" if key == "workload" else "entries of the fleet"
+            raise InputError(
+                f"the name '{name}' is given to two {what}",
+                where=document.where((key, i, "name")),
+                expected=expected,
+            )
+        seen |= {name} if name else set()
 
 
 def _check_changed_skus(scenario: Scenario, document: Document) -> None:
