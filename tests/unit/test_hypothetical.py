@@ -115,6 +115,13 @@ def test_a_mistyped_product_is_told_the_nearest_one_and_no_other_searched_value(
     assert refused.value.where.file == "--with h200-sxm-14gb.memory=2x"
 
 
+def test_a_change_of_a_scenario_does_not_reach_the_data_that_it_was_made_from() -> None:
+    data = scenario()
+    document = scenario_from_data(data).document
+    apply_change(document, "fleet[0].device=a100-sxm-80gb")
+    assert document.data["fleet"][0]["device"] == "a100-sxm-80gb" and data == scenario()
+
+
 def test_a_plan_chooses_it_among_products_and_names_it_in_the_answer(tmp_path: Path) -> None:
     name, file = "l40s with memory_bandwidth 4x", tmp_path / "plan.yaml"
     tight = {**scenario(), "targets": ["tpot p95 <= 12 ms"]}

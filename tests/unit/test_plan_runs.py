@@ -47,11 +47,10 @@ BUSY: dict[str, Any] = CHAT | {
 
 
 def test_a_run_that_ends_when_a_target_is_lost_has_the_verdict_of_the_whole_run_and_bounds_below_its_values() -> None:
-    # Not the shared catalogue: see "Layout, words and tests" in docs/open-ends.md.
-    known, stopped = Catalogue(), set()
+    stopped = set()
     for text, count in product(BUSY["targets"], (2, 8)):
         scenario = scenario_from_data(BUSY | {"targets": [text]})
-        setting = simulating.Setting(scenario, known, 0.95, 1, 1.0, 1, None, (2.99,))
+        setting = simulating.Setting(scenario, KNOWN, 0.95, 1, 1.0, 1, None, (2.99,))
         whole = simulating.simulate(setting, Case((count,)))
         ended = simulating.simulate(setting, Case((count,), until_lost=True))
         assert ended.meets == whole.meets and ended.cost_usd_per_h == pytest.approx(whole.cost_usd_per_h)
@@ -64,7 +63,7 @@ def test_a_run_that_ends_when_a_target_is_lost_has_the_verdict_of_the_whole_run_
         assert least.limit < least.value <= of_whole.value
     assert stopped == set(BUSY["targets"])
     # Both engines look at the same moments, so a plan does not depend on the engine.
-    prepared, found = prepare_run(variant(scenario, Case((2,))), known), []
+    prepared, found = prepare_run(variant(scenario, Case((2,))), KNOWN), []
     for engine in ("process", "compiled"):
         with pytest.raises(TargetsLostError) as error:
             run_on(engine, prepared, None, watch_of(prepared, scenario.parsed_targets()))
@@ -77,14 +76,14 @@ def test_a_run_that_ends_when_a_target_is_lost_has_the_verdict_of_the_whole_run_
         {"workload": [{**BUSY["workload"][0], "patience": "1 s"}]},
     ):
         other = scenario_from_data({**BUSY, "targets": ["ttft p95 <= 250 ms", "completed >= 99 %"], **keys})
-        assert watch_of(prepare_run(other, known), other.parsed_targets()) is None
+        assert watch_of(prepare_run(other, KNOWN), other.parsed_targets()) is None
 
 
 def test_a_run_that_is_begun_anew_when_its_machine_code_is_there_is_ended_as_if_it_was_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scenario = scenario_from_data(BUSY | {"targets": ["itl p95 of chat <= 16 ms"]})
-    prepared, targets = prepare_run(variant(scenario, Case((1,))), Catalogue()), scenario.parsed_targets()
+    prepared, targets = prepare_run(variant(scenario, Case((1,))), KNOWN), scenario.parsed_targets()
     with pytest.raises(TargetsLostError) as whole:
         run_on("process", prepared, None, once := watch_of(prepared, targets))
     watch, asked, begun = watch_of(prepared, targets), 0, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,8 +34,11 @@ def read_scenario(
 
 
 def scenario_from_data(data: Mapping[str, object], file: str = "scenario") -> Scenario:
-    """Return a scenario from plain data, as a file holds it; its files are relative to the folder of ``file``."""
-    return check_scenario(Document(dict(data), file))
+    """Return a scenario from plain data, as a file holds it; its files are relative to the folder of ``file``.
+
+    The scenario has a copy of the data: neither changes with the other.
+    """
+    return check_scenario(Document(copy.deepcopy(dict(data)), file))
 
 
 def is_placement(document: Document) -> bool:
