@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from windtunnel.core.recording import DEGRADATION_CAUSES, DegradedIntervals, IntArray, Recording, Slice, Slices, Steps
 from windtunnel.core.ticks import TickArray
-from windtunnel.report.byte_columns import Column, decimals, floats, joined, words
+from windtunnel.report.byte_columns import Column, decimals, joined, words
 
 MAX_COUNTER_POINTS = 200_000
 MAX_DEGRADED_INTERVALS = 100_000
@@ -35,7 +35,8 @@ def write_trace(path: Path | str, recording: Recording, *, name: str) -> None:
     """Write ``recording`` to ``path`` as gzipped Trace Event JSON; the same recording gives the same bytes.
 
     Times are microseconds with six decimals, which represents the run's picoseconds exactly. (Perfetto rounds them down
-    to nanoseconds when it loads the file.) Events are streamed, so the memory use does not grow with the trace.
+    to nanoseconds when it loads the file.) Powers are rounded to milliwatts. Events are streamed, so the memory use does
+    not grow with the trace.
     """
     with (
         Path(path).open("wb") as raw,
@@ -173,9 +174,8 @@ def _counter(name: str, key: str, steps: Steps) -> Iterator[bytes]:
     values = np.append(steps.values[index], steps.values[index[-1:]])
     for begin in range(0, len(ticks), _ROWS):
         some = slice(begin, begin + _ROWS)
-        # Most counters have few values.
-        shown, shown_of = np.unique(values[some], return_inverse=True)
-        yield joined([head, microseconds(ticks[some]), f',"args":{{"{key}":', floats(shown)[shown_of], "}},\n"])
+        shown = decimals(np.rint(values[some] * 1e3).astype(np.int64), 3, trimmed=True)
+        yield joined([head, microseconds(ticks[some]), f',"args":{{"{key}":', shown, "}},\n"])
 
 
 def downsampled(steps: Steps, points: int) -> npt.NDArray[np.int64]:
