@@ -23,7 +23,7 @@ from windtunnel.core.processors import processors
 PACKAGE = Path(__file__).parents[1]
 BESIDE = PACKAGE / "engine" / "transitions" / "__pycache__"
 """The folder of files of this installation alone."""
-_MOST_BYTES = 64_000_000
+_MOST_BYTES = 256_000_000
 """The size of all kept values above which the least recently used ones are deleted."""
 _MOST_BYTES_OF_ONE = 16_000_000
 _SUFFIX = ".kept"
