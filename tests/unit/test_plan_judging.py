@@ -203,6 +203,18 @@ def test_a_fleet_too_near_its_capacity_for_its_run_is_judged_by_a_longer_one() -
     assert (target.value, target.low, target.high) == pytest.approx((p99.value, p99.low, p99.high))
 
 
+def test_a_longer_run_judges_a_fleet_of_which_one_interval_is_missing_and_another_too_wide() -> None:
+    targets = ["latency mean <= 10 ms", "latency p99 <= 400 ms"]
+    setting = simulating.Setting(
+        scenario_from_data(plan_scenario(stop={"time": "4 s"}, targets=targets)), windtunnel.catalogue(), 0.95, 1, 1.0
+    )
+    one = simulating.simulate(replace(setting, further=1), simulating.Case((0, 1)))
+    assert [(t.verdict, t.interval_source) for t in one.targets] == [("unknown", "run"), ("unknown", "none")]
+    assert not one.decided
+    longer = simulating.simulate(setting, simulating.Case((0, 1)))
+    assert (longer.judged_by, longer.times) == ("longer", 5) and longer.meets.confidence
+
+
 def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> None:
     # A longer run would have more of what happens at fixed times; so not that.
     faults = [{"kind": "throttle", "at": ["1 s"], "duration": "500 ms", "speed": 0.5}]

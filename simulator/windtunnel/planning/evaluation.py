@@ -120,10 +120,15 @@ def judged_again(first: Evaluation, again: Evaluation) -> Evaluation:
     )
 
 
-def lacks_only_intervals(targets: Sequence[JudgedTarget]) -> bool:
-    """Return whether every target is met with confidence but for some that are met by value and have no interval."""
+def lacks_intervals(targets: Sequence[JudgedTarget]) -> bool:
+    """Return whether a longer run, or replications, may be needed for intervals alone.
+
+    Every target is met by value, and of those that are not met with confidence some have no interval. The others have
+    intervals of one run, which the longer run narrows.
+    """
     open_ = [t for t in targets if not t.met]
-    return bool(open_) and all(t.verdict == "unknown" and t.interval_source == "none" for t in open_)
+    by_value = all(t.verdict == "unknown" and t.interval_source in ("none", "run") for t in open_)
+    return by_value and any(t.interval_source == "none" for t in open_)
 
 
 def with_reduced(fleet: Evaluation, reduced: Evaluation | None, lost: str) -> Evaluation:
@@ -153,7 +158,7 @@ def with_reduced(fleet: Evaluation, reduced: Evaluation | None, lost: str) -> Ev
         fleet,
         targets=targets,
         meets=meets,
-        decided=meets.confidence or not meets.value or not lacks_only_intervals(targets),
+        decided=meets.confidence or not meets.value or not lacks_intervals(targets),
         spare_violations=problems,
         further=further if meets.value else None,
     )

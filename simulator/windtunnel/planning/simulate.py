@@ -19,7 +19,7 @@ from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.engine.results.lost import TargetsLostError
 from windtunnel.planning import looks
 from windtunnel.planning.bounds import Counts, keep_up_s
-from windtunnel.planning.evaluation import Evaluation, lacks_only_intervals
+from windtunnel.planning.evaluation import Evaluation, lacks_intervals
 from windtunnel.planning.judge import draws, judged, lengthened, lost, repeats
 from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.policy import PolicyParts
@@ -210,7 +210,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         if len(outcomes) < setting.replications:
             # The remaining replications were not made, so the other targets have no verdict.
             targets = [t if t.value is None else _unjudged(t) for t in targets]
-    elif case.intervals and setting.further > 1 and outcomes[0].keeps_up and lacks_only_intervals(targets):
+    elif case.intervals and setting.further > 1 and outcomes[0].keeps_up and lacks_intervals(targets):
         further, judged_by = _further(scenario, setting.further)
         if further:
             added = [run(another, redrawn=decided if judged_by == "longer" else "never") for another in further]
@@ -301,7 +301,7 @@ def _evaluation(
     return Evaluation(
         counts=case.counts,
         meets=meets,
-        decided=meets.confidence or not meets.value or not lacks_only_intervals(targets),
+        decided=meets.confidence or not meets.value or not lacks_intervals(targets),
         judged_by=judged_by,
         times=times,
         runs=len(outcomes),
