@@ -35,8 +35,8 @@ def write_trace(path: Path | str, recording: Recording, *, name: str) -> None:
     """Write ``recording`` to ``path`` as gzipped Trace Event JSON; the same recording gives the same bytes.
 
     Times are microseconds with six decimals, which represents the run's picoseconds exactly. (Perfetto rounds them down
-    to nanoseconds when it loads the file.) Powers are rounded to milliwatts. Events are streamed, so the memory does not
-    grow with the trace.
+    to nanoseconds when it loads the file.) Powers are rounded to milliwatts. Events are streamed, so the memory use is
+    bounded.
     """
     with (
         Path(path).open("wb") as raw,
