@@ -340,7 +340,7 @@ def test_with_a_spare_the_text_says_what_is_out_of_service_and_what_the_rest_doe
     # What is judged and shown is the worst case, and not the whole fleet.
     assert best.targets[0].out_of_service == "1 × slow" == found.explanation.binding.out_of_service
     assert f"headroom {best.targets[0].headroom * 100:.1f}%" in left and "without 1 × slow" in plan_page.render(found)
-    assert "with 1 of any entry out of service" in plan_answer.verdict(found)
+    assert "with 1 device out of service" in plan_answer.verdict(found)
     two = replace(best.configuration[0], count=2)
 
     def said(spare: int, *entries: Any) -> str:
@@ -348,9 +348,9 @@ def test_with_a_spare_the_text_says_what_is_out_of_service_and_what_the_rest_doe
         return plan_answer.verdict(replace(found, spare=spare, fleets=[fleet], recommended=0))
 
     assert "with all devices of any entry out of service" in said(9, two, replace(two, count=1))
-    assert "with 1 or all of any entry" not in said(1, two, two)
-    assert "with 2 or all of any entry out of service" in said(2, replace(two, count=3), replace(two, count=1))
-    assert "with 1 group of any entry out of service" in said(1, replace(two, count=8, group={"tensor": 4}))
+    assert "with 1 device or all of any entry" not in said(1, two, two)
+    assert "with 2 devices or all of any entry out of service" in said(2, replace(two, count=3), replace(two, count=1))
+    assert "with 1 group out of service" in said(1, replace(two, count=8, group={"tensor": 4}))
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_a_searched_group_that_is_larger_than_the_limit_is_left_out_and_the_othe
         found = planned(**keys, policy=policy, targets=["ttft p95 <= 1 s"])
     assert found.fleets[0].configuration[0].settings == {"fleet[0].group.tensor": 1}
     (left_out,) = found.excluded
-    assert left_out.values == {"fleet[0].group.tensor": 4} and "plan.max allows 2 devices" in left_out.reason
+    assert left_out.values == {"fleet[0].group.tensor": 4} and "2 devices are less than a group" in left_out.reason
 
 
 def _told(counts: Counts, choice: int, *, meets: bool = True) -> Evaluation:
@@ -194,7 +194,10 @@ def test_of_the_cheaper_fleets_the_one_that_misses_by_least_is_that_whose_worst_
 ):
     def told(number: int, cost: float, *values: float | None, **keys: Any) -> Evaluation:
         targets = [
-            SimpleNamespace(value=value, limit=1.0, comparison="<=", text=f"t{i}") for i, value in enumerate(values)
+            SimpleNamespace(
+                value=value, limit=1.0, comparison="<=", text=f"t{i}", headroom=None if value is None else 1.0 - value
+            )
+            for i, value in enumerate(values)
         ]
         own = {"targets": targets, "objective": lambda _name: cost, "stopped_after": None, **keys}
         return cast(Evaluation, SimpleNamespace(**{**vars(_told((number,), 0, meets=False)), **own}))
@@ -220,6 +223,12 @@ def test_of_the_cheaper_fleets_the_one_that_misses_by_least_is_that_whose_worst_
     ended = [told(n, 3.0, 1.01, 0.5, stopped_after=jobs) for n, jobs in ((5, 900), (6, 500), (7, 90))]
     assert found(*ended) == (5,)
     assert nearest_miss({0: candidates}, [best, others[1]], best, "value", None) is None
+    # Fleets that meet the targets by value miss them by their intervals.
+    by_value = [told(9, 4.0, 0.9, 0.8), told(10, 4.0, 0.7, 0.7)]
+    for fleet, headroom in zip(by_value, (-0.1, -0.2), strict=True):
+        cast(Any, fleet).targets[0].headroom = headroom
+    nearest_by_interval = nearest_miss({0: candidates}, [best, *by_value], best, "confidence", None)
+    assert nearest_by_interval is not None and nearest_by_interval.counts == (9,)
 
 
 def test_under_a_change_the_fleet_that_is_named_is_that_of_a_plan_for_the_changed_scenario() -> None:

@@ -281,7 +281,7 @@ class ChoiceSearch:
         if devices < size:
             searched = bool(self.choice.alternatives[entry].values)
             raise InputError(
-                f"plan.max allows {devices} devices, which are less than a group of {size}",
+                f"{devices} devices are less than a group of {size}",
                 where=self.scenario.where(*(("fleet", entry) if searched else ("plan", *path))),
                 expected=f"at least {size}",
             )

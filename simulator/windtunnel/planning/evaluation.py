@@ -50,6 +50,8 @@ class Evaluation:
     p99_s: float | None
     p50_s: float | None
     engine: str
+    drain_share: float = 0.0
+    """The share of the first run that follows its last arrival."""
     spare_violations: Sequence[str] = ()
     """What is left without spare devices where it does not complete the work at all."""
     choice: int = 0

@@ -122,7 +122,14 @@ def nearest_miss(
     whole += [] if below is None else [below]
     return min(
         (e for e in whole if evaluating.excess(e) < math.inf),
-        key=lambda e: (evaluating.excess(e), e.objective(objective), e.choice, e.counts),
+        # Fleets that meet the targets by value miss them by their intervals.
+        key=lambda e: (
+            max(evaluating.excess(e), 0.0),
+            -evaluating.least_headroom(e),
+            e.objective(objective),
+            e.choice,
+            e.counts,
+        ),
         default=None,
     )
 

@@ -18,6 +18,7 @@ from windtunnel.core.results.plan import (
 )
 from windtunnel.deployment.commands import deployment
 from windtunnel.engine.prepare.checks import doubtful_settings
+from windtunnel.engine.results.metrics import notes_of_drain
 from windtunnel.planning import assumptions, explanation, looks
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
@@ -314,6 +315,11 @@ class Planner:
                         *self._notes_of_looks([choices[e.choice].text(e.counts) for e in whole if e.looked_again]),
                         *([] if closest is None else about.notes_of_scaling(closest)),
                         *([] if best is None else about.candidates.notes_of_spare(best)),
+                        *(
+                            []
+                            if best is None
+                            else notes_of_drain(best.drain_share, choices[best.choice].text(best.counts))
+                        ),
                         *about.candidates.demand.notes,
                     ]
                 )

@@ -154,12 +154,16 @@ def preference(use: str, api: str, kind: str) -> float:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """One run: its result, the time after the last arrival for completing all jobs, and whether they were completed."""
+    """One run: its result, the time after the last arrival for completing all jobs, and whether they were completed.
+
+    ``drain_share``: the share of the run after the last arrival.
+    """
 
     result: Measured
     engine: str
     keep_up_s: float
     keeps_up: bool
+    drain_share: float
 
     @property
     def rules_out(self) -> bool:
@@ -307,6 +311,7 @@ def _evaluation(
         runs=len(outcomes),
         keeps_up=keeps_up,
         keep_up_s=outcomes[0].keep_up_s,
+        drain_share=outcomes[0].drain_share,
         targets=targets,
         cost_usd_per_h=math.inf if cost is None else cost,
         power_w=float(np.mean([r.average_power_w for r in shared])),
@@ -338,7 +343,7 @@ def _with_model_errors(setting: Setting, case: Case, scenario: Scenario, longest
     elif case.error_of == "longer":
         scenario = lengthened(scenario, case.times) or scenario
     result, recording, engine = simulation.measure_model_error(scenario, setting.catalogue, replications)
-    outcome = _Outcome(result, engine, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
+    outcome = _outcome(scenario, result, recording, engine, longest_s)
     found = _evaluation(
         setting,
         case,
@@ -414,7 +419,14 @@ def _run(
     result, recording, engine = simulation.measure(
         scenario, setting.catalogue, redrawn=redrawn, until_lost=until_lost, step_times=step_times
     )
-    return _Outcome(result, engine, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
+    return _outcome(scenario, result, recording, engine, longest_s)
+
+
+def _outcome(scenario: Scenario, result: Measured, recording: Recording, engine: str, longest_s: float) -> _Outcome:
+    from windtunnel.engine.results.metrics import drain_share
+
+    keep_up_s, keeps_up = _behind_s(scenario, recording, scenario.parsed_targets(), longest_s)
+    return _Outcome(result, engine, keep_up_s, keeps_up, drain_share(recording))
 
 
 def _judged(scenario: Scenario, setting: Setting, results: Sequence[Measured], times: int = 1) -> list[JudgedTarget]:

@@ -472,6 +472,8 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         turn = f"no knee (a load from which it rises steeply) from {first:.0%} to {last:.0%} load"
         if curve.knee is not None:
             turn = f"it rises steeply from a load between {curve.knee:.0%} and {after_knee(curve):.0%} on (its knee)"
+        if without := [f"{point.load:.0%}" for point in curve.points if point.value_s is None]:
+            turn += f"; no value at {', '.join(without)}"
         rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
     return rows
 
@@ -521,7 +523,7 @@ def _cost(plan: PlanResult) -> str:
     fleet = plan.fleets[plan.recommended]
     parts = [f"{fleet.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD of rent a month of {HOURS_A_MONTH} hours"]
     if fleet.usd_per_million_output_tokens is not None:
-        parts.append(f"{fleet.usd_per_million_output_tokens:,.2f} USD per million output tokens at this load")
+        parts.append(f"{fleet.usd_per_million_output_tokens:,.2f} USD per million output tokens of this run")
     text = ", ".join(parts)
     if energy := energy_a_month(plan):
         text += f"; {energy} a month is not in it"

@@ -57,12 +57,13 @@ def _spare(plan: PlanResult) -> str:
     sizes, groups = [_size(entry) for entry in entries], [entry.count // _size(entry) for entry in entries]
     if not plan.spare:
         return ""
-    number = f"{plan.spare:,}{' groups' if max(sizes) > 1 and plan.spare > 1 else ' group' if max(sizes) > 1 else ''}"
+    number = f"{plan.spare:,} {'group' if max(sizes) > 1 else 'device'}{'' if plan.spare == 1 else 's'}"
     if plan.spare >= max(groups):
         number = "all devices"
     elif plan.spare > min(groups):
         number += " or all"
-    return f", with {number} of any entry out of service"
+    of = " of any entry" if len(entries) > 1 else ""
+    return f", with {number}{of} out of service"
 
 
 def _size(entry: ConfiguredEntry) -> int:
@@ -220,7 +221,7 @@ def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     if effect.still_meets:
         open_ = f" ({effect.violations[0]})" if effect.violations else ""
         return f"{text} would still meet {them(plan)} by value, but not with {_confidence(plan)}{open_}"
-    text += f" would miss {effect.violations[0]}"
+    text += f" would not meet {them(plan)}: {effect.violations[0]}"
     if effect.fleet is None:
         return f"{text}, and none of the fleets tried would meet the targets"
     least, beyond = OBJECTIVES[plan.objective].least, beyond_error(effect.model_intervals)

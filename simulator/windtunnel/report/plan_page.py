@@ -107,7 +107,7 @@ def _figures(plan: PlanResult) -> Markup | None:
     tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{rent}; {energy} is not in it" if energy else rent)]
     if best.usd_per_million_output_tokens is not None:
         million = f"{best.usd_per_million_output_tokens:,.2f} USD"
-        tiles.append(Tile("Cost of a million output tokens", million, "rent over the tokens at this load"))
+        tiles.append(Tile("Cost of a million output tokens", million, "rent of this run over its tokens"))
     if plan.objective != "cost":
         value = amount(objective_of(plan, best), plan.lower_bound.objective_unit)
         tiles.append(Tile(plan.objective.capitalize(), value, f"the objective: the {objective.least} fleet is sought"))

@@ -173,7 +173,7 @@ def _runs(scenario: Scenario, how: _How) -> _Runs:
     from windtunnel.engine.prepare.checks import doubtful_settings
     from windtunnel.engine.results import invariants
     from windtunnel.engine.results.lost import watch_of
-    from windtunnel.engine.results.metrics import notes_of, summarise
+    from windtunnel.engine.results.metrics import drain_share, notes_of, notes_of_drain, summarise
 
     engine, catalogue, progress, aside = how.engine, how.catalogue, how.progress, how.aside
     recordings: list[Recording] = []
@@ -202,6 +202,7 @@ def _runs(scenario: Scenario, how: _How) -> _Runs:
     measured = summarise(first, recordings, scenario.parsed_targets(), how.all_devices, how.asked_only)
     notes = [note for r in recordings for note in r.notes]
     notes += [*doubtful_settings(first), *notes_of(measured.statistics, measured.workloads)]
+    notes += notes_of_drain(float(np.mean([drain_share(recording) for recording in recordings])))
     if scenario.records in ("sample", "none") and not first.streamed:
         notes.append(
             f"records: {scenario.records} was requested, but every job is kept: only the compiled engine summarises "

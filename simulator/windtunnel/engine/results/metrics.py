@@ -84,6 +84,31 @@ def summarise(
     return replace(result, targets=[judge(target, measured(target, result)) for target in targets])
 
 
+_LONG_DRAIN = 0.05
+"""The share of a run after its last arrival above which a note says so."""
+
+
+def drain_share(recording: Recording) -> float:
+    """Return the share of a run that follows its last arrival."""
+    jobs, tally = recording.jobs, recording.tally
+    last = int(jobs.arrival.max(initial=0)) if tally is None else tally.last_arrival
+    return 1.0 - last / recording.end if recording.end else 0.0
+
+
+def notes_of_drain(share: float, of: str = "") -> list[str]:
+    """Return which figures of a run are not those of lasting load, if much of it follows its last arrival.
+
+    ``of``: the fleet, if there are others.
+    """
+    if share < _LONG_DRAIN:
+        return []
+    return [
+        f"{share:.0%} of the run{of and f' of {of}'} follows the last arrival, when the devices have less and less to "
+        "do: average power, energy, utilisation, throughput and the cost of a token or of a job are those of the whole "
+        "run, not those of lasting load; a longer run or `stop: {time: ...}` brings them nearer to it"
+    ]
+
+
 def notes_of(statistics: RunStatistics, workloads: Sequence[WorkloadResult]) -> list[str]:
     """Return sentences that a reader of the averages must know."""
     notes = []
