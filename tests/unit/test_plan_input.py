@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from windtunnel.core.results.data import result_json
 from windtunnel.core.results.plan import PlanResult
 from windtunnel.planning.planner import Planner
 from windtunnel.planning.search import _least
-from windtunnel.report import explore_page, page
+from windtunnel.report import explore_page, page, plan_page
 from windtunnel.report import plan as report
 from windtunnel.scenario.changes import apply_change
 from windtunnel.scenario.fields import MAX_COUNT
@@ -65,9 +66,14 @@ def test_a_plan_answers_whether_to_split_prefill_and_decode() -> None:
     ) in found.notes
     # The same set of entries is left out where the most expensive fleets are simulated.
     data["targets"] = ["ttft p95 <= 500 ms", "tpot p95 <= 20 ms", "power average >= 500 W"]
-    sets = {tuple(sorted(f.entries)) for f in planned(data).simulated}
+    others = planned(data)
+    sets = {tuple(sorted(f.entries)) for f in others.simulated}
     assert ("mix", "readers") in sets and ("mix", "readers", "writers") in sets
     assert ("mix", "writers") not in sets and ("writers",) not in sets
+    # The table of what to rent tells the roles.
+    split = replace(others, fleets=[f for f in others.simulated if "writers" in f.entries][:1], recommended=0)
+    rented = plan_page._configuration(split)
+    assert "(readers)" in rented and "1 device; role: prefill" in rented and "1 device; role: decode" in rented
 
 
 def test_an_entry_without_a_role_may_run_another_engine_than_those_with_roles() -> None:

@@ -133,7 +133,9 @@ def _configuration(plan: PlanResult) -> Markup:
     for entry in plan.fleets[plan.recommended].configuration:
         group = ", ".join(in_words(key, n) for key, n in (entry.group or {}).items() if n != 1)
         settings = ", ".join(in_words(path, value) for path, value in entry.settings.items())
-        rows.append([entry.device, f"{entry.count:,}", group or "1 device", settings or "as the scenario states"])
+        device = entry.device if entry.entry in ("", entry.device) else f"{entry.device} ({entry.entry})"
+        replica = (group or "1 device") + (f"; role: {entry.role}" if entry.role in ("prefill", "decode") else "")
+        rows.append([device, f"{entry.count:,}", replica, settings or "as the scenario states"])
     table = page.table("What to rent", ["Device", "Devices", "Replica", "Chosen settings"], rows, words=(0, 2, 3))
     return Markup("").join([table, page.hint(f"{alone(plan)}: {run_command(plan, 'SCENARIO.yaml')}")])
 
