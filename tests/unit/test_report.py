@@ -78,6 +78,16 @@ def test_an_overloaded_run_says_unstable_and_no_warm_up(replications: int) -> No
     assert "all jobs but the first" not in text
 
 
+def test_a_run_of_which_much_follows_the_last_arrival_says_so() -> None:
+    def told(**keys: Any) -> list[str]:
+        return [note for note in ran(**keys).result.notes if "follows the last arrival" in note]
+
+    at_once = [{**queue_scenario()["workload"][0], "arrivals": {"process": "poisson", "rate": "500 /s"}}]
+    (note,) = told(workload=at_once, stop={"jobs": 4}, targets=[])
+    assert "% of the run follows the last arrival" in note
+    assert told(workload=at_once, stop={"jobs": 20_000}, targets=[]) == []
+
+
 BUDGETED: dict[str, Any] = {
     "fleet": [{"device": "server", "count": 4, "power": {"idle": "60 W", "max": "300 W"}}],
     "power_budget": "750 W",

@@ -202,7 +202,8 @@ def _runs(scenario: Scenario, how: _How) -> _Runs:
     measured = summarise(first, recordings, scenario.parsed_targets(), how.all_devices, how.asked_only)
     notes = [note for r in recordings for note in r.notes]
     notes += [*doubtful_settings(first), *notes_of(measured.statistics, measured.workloads)]
-    notes += notes_of_drain(float(np.mean([drain_share(recording) for recording in recordings])))
+    if measured.statistics.unstable_reason is None:
+        notes += notes_of_drain(float(np.mean([drain_share(recording) for recording in recordings])))
     if scenario.records in ("sample", "none") and not first.streamed:
         notes.append(
             f"records: {scenario.records} was requested, but every job is kept: only the compiled engine summarises "
