@@ -213,6 +213,9 @@ def test_a_longer_run_judges_a_fleet_of_which_one_interval_is_missing_and_anothe
     assert not one.decided
     longer = simulating.simulate(setting, simulating.Case((0, 1)))
     assert (longer.judged_by, longer.times) == ("longer", 5) and longer.meets.confidence
+    # Replications of a trace do not narrow the interval of its redrawn runs, which contain other changes.
+    assert evaluation.lacks_intervals(one.targets)
+    assert not evaluation.lacks_intervals([replace(one.targets[0], interval_runs=8), one.targets[1]])
 
 
 def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> None:

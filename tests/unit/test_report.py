@@ -82,10 +82,10 @@ def test_a_run_of_which_much_follows_the_last_arrival_says_so() -> None:
     def told(**keys: Any) -> list[str]:
         return [note for note in ran(**keys).result.notes if "follows the last arrival" in note]
 
-    at_once = [{**queue_scenario()["workload"][0], "arrivals": {"process": "poisson", "rate": "500 /s"}}]
-    (note,) = told(workload=at_once, stop={"jobs": 4}, targets=[])
+    workload = [{**queue_scenario()["workload"][0], "arrivals": {"process": "poisson", "rate": "500 /s"}}]
+    (note,) = told(workload=workload, stop={"jobs": 4}, targets=[])
     assert "% of the run follows the last arrival" in note
-    assert told(workload=at_once, stop={"jobs": 20_000}, targets=[]) == []
+    assert told(workload=workload, stop={"jobs": 20_000}, targets=[]) == []
 
 
 BUDGETED: dict[str, Any] = {

@@ -201,7 +201,7 @@ class Candidates:
                     lost = min(self.plan.spare, n)
                     less = tuple(m - lost if i == j else m for j, m in enumerate(case.counts))
                     devices = f"{lost * self.sizes[i]:,} × {self.names[i]}"
-                    cases[replace(case, counts=less)] = f"any {self.names[i]}" if lost == n else devices
+                    cases[replace(case, counts=less)] = f"all {devices}" if lost == n > 1 else devices
         return cases
 
     def _simulated(self, cases: Sequence[Case]) -> list[Case]:

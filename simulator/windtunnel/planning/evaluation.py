@@ -126,11 +126,14 @@ def lacks_intervals(targets: Sequence[JudgedTarget]) -> bool:
     """Return whether a longer run, or replications, may be needed for intervals alone.
 
     Every target is met by value, and of those that are not met with confidence some have no interval. The others have
-    intervals of one run, which the longer run narrows.
+    intervals of one run, which the longer run narrows; those of redrawn runs contain changes that replications lack.
     """
     open_ = [t for t in targets if not t.met]
-    by_value = all(t.verdict == "unknown" and t.interval_source in ("none", "run") for t in open_)
-    return by_value and any(t.interval_source == "none" for t in open_)
+    missing = [t.interval_source == "none" for t in open_]
+    of_one_run = [t.interval_source == "run" and t.interval_runs is None for t in open_]
+    return any(missing) and all(
+        t.verdict == "unknown" and (none or own) for t, none, own in zip(open_, missing, of_one_run, strict=True)
+    )
 
 
 def with_reduced(fleet: Evaluation, reduced: Evaluation | None, lost: str) -> Evaluation:

@@ -58,9 +58,8 @@ def judged(
     elif value is None:
         result = next(r for r, v in zip(results, verdicts, strict=True) if v.value is None)
         reason = _no_value(target, result)
-        without = len(verdicts) - len(values)
         if len(verdicts) > 1:
-            reason = f"in {without:,} of {len(verdicts):,} replications {reason}"
+            reason = f"in {len(verdicts) - len(values):,} of {len(verdicts):,} replications {reason}"
     elif len(values) > 1:
         half = student(len(values) - 1, confidence) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
         # No metric of a target is negative, and a share is at most 1.

@@ -89,14 +89,16 @@ _LONG_DRAIN = 0.05
 
 
 def drain_share(recording: Recording) -> float:
-    """Return the share of a run that follows its last arrival."""
-    jobs, tally = recording.jobs, recording.tally
-    last = int(jobs.arrival.max(initial=0)) if tally is None else tally.last_arrival
-    return 1.0 - last / recording.end if recording.end else 0.0
+    """Return the share of a run that follows its last arrival; 0 without arrivals."""
+    arrivals, tally = recording.jobs.arrival, recording.tally
+    if not len(arrivals) or not recording.end:
+        return 0.0
+    last = int(arrivals.max()) if tally is None else tally.last_arrival
+    return 1.0 - last / recording.end
 
 
 def notes_of_drain(share: float, of: str = "") -> list[str]:
-    """Return which figures of a run are not those of lasting load, if much of it follows its last arrival.
+    """Return which figures of a run are not those of a sustained load, if much of it follows its last arrival.
 
     ``of``: the fleet, if there are others.
     """
@@ -105,7 +107,8 @@ def notes_of_drain(share: float, of: str = "") -> list[str]:
     return [
         f"{share:.0%} of the run{of and f' of {of}'} follows the last arrival, when the devices have less and less to "
         "do: average power, energy, utilisation, throughput and the cost of a token or of a job are those of the whole "
-        "run, not those of lasting load; a longer run or `stop: {time: ...}` brings them nearer to it"
+        "run, not those of a sustained load; a longer run, or one that ends with its arrivals (`stop: {time: ...}`), "
+        "is nearer to the latter"
     ]
 
 
