@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning.lateness import PERCENTILES, LatenessLimit, lateness_limits, until_of
+from windtunnel.planning.linear_program import SHRINK, LinearProgram
 from windtunnel.scenario.target import Target
 
 Counts = tuple[int, ...]
@@ -24,8 +24,6 @@ Counts = tuple[int, ...]
 _QUANTILES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 _RATIOS = 4
 _WINDOWS = 8
-_SHRINK = 1 - 1e-9
-"""Factor on bounds that prevents rounding errors from making them too large."""
 
 READ = ("latency", "ttft", "itl", "tpot", "e2e", "throughput", "power")
 """Metrics of the targets that give rows."""
@@ -91,37 +89,6 @@ def _binned(demand: Demand, until: str) -> _Bins:
     return _Bins(of_job, count, size, np.where(np.isfinite(ratio), ratio, 0.0), able)
 
 
-@dataclass
-class _Rows:
-    """A sparse linear program under construction: columns of shares and late jobs, then the count of each class."""
-
-    lower: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    data: list[float] = field(default_factory=list)
-    row: list[int] = field(default_factory=list)
-    column: list[int] = field(default_factory=list)
-    limit: list[float] = field(default_factory=list)
-    """The upper bound of each row's sum."""
-    seconds: list[tuple[int, float]] = field(default_factory=list)
-    """For each row on device time: the class, and the seconds that one device offers; (-1, 0) for other rows."""
-
-    def columns(self, number: int, upper: float | FloatArray) -> np.ndarray:
-        first = len(self.lower)
-        self.lower += [0.0] * number
-        self.upper += np.broadcast_to(np.asarray(upper, dtype=np.float64), (number,)).tolist()
-        return np.arange(first, first + number)
-
-    def at_most(
-        self, columns: np.ndarray, values: np.ndarray, limit: float, seconds: tuple[int, float] = (-1, 0.0)
-    ) -> None:
-        number = len(self.limit)
-        self.column += columns.tolist()
-        self.data += np.broadcast_to(values, columns.shape).tolist()
-        self.row += [number] * len(columns)
-        self.limit.append(limit)
-        self.seconds.append(seconds)
-
-
 @dataclass(frozen=True)
 class Bound:
     """A lower bound and the counts at which the relaxation attains it; ``value`` is infinite if it is infeasible."""
@@ -159,7 +126,7 @@ class Bounds:
         self.start_s, self.end_s = start, end
         self.length_s = max(end - start, 1e-12)
         self.run_s = end
-        self._rows = _Rows()
+        self._rows = LinearProgram(demand.classes)
         self._work_w = (np.zeros(0, dtype=np.int64), np.zeros(0))
         self._build(demand)
         if demand.decoding is not None:
@@ -200,7 +167,7 @@ class Bounds:
         gang = np.ones(bins.count)
         np.maximum.at(gang, bins.of_job, np.asarray(demand.gang, dtype=np.float64)[demand.workload])
         for c, b in zip(*np.nonzero(shares >= 0), strict=True):
-            self._rows.at_most(shares[c, b : b + 1], gang[b : b + 1], 0.0, (int(c), 1.0))
+            self._rows.at_most(shares[c, b : b + 1], gang[b : b + 1], 0.0, int(c), 1.0)
 
     def _submitted_rows(self, demand: Demand, bins: _Bins) -> None:
         """Add rows for users in a run of a given time, from the targets on throughput.
@@ -237,7 +204,7 @@ class Bounds:
         columns = np.full((demand.classes, bins.count), -1, dtype=np.int64)
         for c in range(demand.classes):
             here = kept[bins.classes[c, kept]]
-            columns[c, here] = rows.columns(len(here), 1.0)
+            columns[c, here] = rows.columns(len(here), 1.0, c)
         late = rows.columns(len(kept), number[kept]) if most_late is not None else None
         for i, b in enumerate(kept.tolist()):
             mine = columns[:, b]
@@ -251,9 +218,9 @@ class Bounds:
         for i, resource in enumerate(demand.resources):
             mine = columns[resource.class_number]
             here = np.flatnonzero(mine >= 0)
-            values = bins.ratio[i, here] * total[here] / length_s * _SHRINK
+            values = bins.ratio[i, here] * total[here] / length_s * SHRINK
             if len(here) and values.any():
-                rows.at_most(mine[here], values, 0.0, (resource.class_number, resource.capacity))
+                rows.at_most(mine[here], values, 0.0, resource.class_number, resource.capacity)
         return columns
 
     def _class_rows(self, demand: Demand, bins: _Bins, shares: np.ndarray, lates: Sequence[LatenessLimit]) -> None:
@@ -279,7 +246,7 @@ class Bounds:
                 np.minimum.at(least, bins.of_job, alone[c] / bins.size)
                 here = np.flatnonzero(shares[c] >= 0)
                 columns += shares[c, here].tolist()
-                values += (least[here] * total[here] / len(demand) * _SHRINK).tolist()
+                values += (least[here] * total[here] / len(demand) * SHRINK).tolist()
             rows.at_most(np.array(columns), np.array(values), target.limit)
         for target in self.targets:
             if target.metric in ("itl", "tpot") and target.statistic in PERCENTILES and target.comparison == "<=":
@@ -322,7 +289,7 @@ class Bounds:
             quick = np.bincount(bins.of_job[mine & ~slow[c]], minlength=bins.count) > 0
             here = np.flatnonzero((shares[c] >= 0) & ~quick & ~outside & (weight > 0))
             columns += shares[c, here].tolist()
-            values += (weight[here] * _SHRINK).tolist()
+            values += (weight[here] * SHRINK).tolist()
         if columns:
             self._rows.at_most(np.array(columns), np.array(values), most)
 
@@ -336,7 +303,7 @@ class Bounds:
             np.minimum.at(least, bins.of_job, demand.energy_j[c] / bins.size)
             here = np.flatnonzero(shares[c] >= 0)
             columns += shares[c, here].tolist()
-            values += (least[here] * total[here] / self.run_s * _SHRINK).tolist()
+            values += (least[here] * total[here] / self.run_s * SHRINK).tolist()
         before, watts = self._work_w
         self._work_w = (np.append(before, np.array(columns, dtype=np.int64)), np.append(watts, np.array(values)))
 
@@ -374,11 +341,11 @@ class Bounds:
         """
         from scipy.optimize import Bounds as Limits
         from scipy.optimize import LinearConstraint, milp
-        from scipy.sparse import coo_matrix, vstack
+        from scipy.sparse import coo_matrix, hstack, vstack
 
         rows, classes = self._rows, self.demand.classes
-        free = len(rows.lower)
-        matrix = self._matrix(free + 2 * classes)
+        free = len(rows.upper)
+        matrix = hstack([rows.matrix(), coo_matrix((len(rows.limit), classes))])
         objective = np.zeros(free + 2 * classes)
         objective[free : free + classes] = weights
         columns, values = self._work_w
@@ -424,57 +391,11 @@ class Bounds:
         if value is None or not math.isfinite(value):
             return Bound(0.0, None)
         counts = None if answer.x is None else tuple(int(n) for n in np.ceil(answer.x[free : free + classes] - 1e-6))
-        return Bound(max(float(value) * _SHRINK, 0.0), counts)
-
-    def _matrix(self, width: int) -> Any:
-        """Return the rows, with minus the offered seconds in the column of each class's count."""
-        from scipy.sparse import coo_matrix
-
-        rows = self._rows
-        free = len(rows.lower)
-        own = [(i, c, s) for i, (c, s) in enumerate(rows.seconds) if c >= 0]
-        return coo_matrix(
-            (
-                np.concatenate([rows.data, [-s for _, _, s in own]]),
-                (np.concatenate([rows.row, [i for i, _, _ in own]]).astype(np.int64),
-                 np.concatenate([rows.column, [free + c for _, c, _ in own]]).astype(np.int64)),
-            ),
-            shape=(len(rows.limit), width),
-        )  # fmt: skip
+        return Bound(max(float(value) * SHRINK, 0.0), counts)
 
     def load(self, counts: Sequence[int]) -> tuple[float, FloatArray]:
-        """Return (theta, w): the minimum load of a fleet, and the weights of a bound on the load of other fleets.
-
-        A fleet with theta above 1 is infeasible. By the dual of the program, the load of every other fleet m is at
-        least theta / (w . m), so w . m < theta rules out m too. theta is infinite, and w zero, if no counts are
-        feasible.
-        """
-        from scipy.optimize import linprog
-        from scipy.sparse import csc_matrix, hstack
-
-        rows, classes = self._rows, self.demand.classes
-        if not rows.limit:
-            return 0.0, np.zeros(classes)
-        free = len(rows.lower)
-        matrix = self._matrix(free + classes).tocsc()
-        offered = matrix[:, free:] @ np.asarray(counts, dtype=np.float64)
-        objective = np.zeros(free + 1)
-        objective[-1] = 1.0
-        answer = linprog(
-            objective,
-            A_ub=hstack([matrix[:, :free], csc_matrix(offered[:, None])]).tocsr(),
-            b_ub=np.asarray(rows.limit),
-            bounds=np.stack([np.zeros(free + 1), np.append(rows.upper, np.inf)], axis=1),
-            method="highs",
-        )
-        if answer.status != 0:
-            return math.inf, np.zeros(classes)
-        dual = -np.asarray(answer.ineqlin.marginals)
-        weights = np.zeros(classes)
-        for i, (c, seconds) in enumerate(rows.seconds):
-            if c >= 0:
-                weights[c] += dual[i] * seconds
-        return float(answer.fun) * _SHRINK, weights
+        """Return the minimum load of a fleet, and the weights of a bound on others; see ``LinearProgram.load``."""
+        return self._rows.load(counts)
 
 
 class Replicated:

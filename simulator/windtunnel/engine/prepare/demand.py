@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -575,23 +574,20 @@ def tangent_below(values: FloatArray, at: float, start: int = 1) -> tuple[float,
     ``values`` are the points at x = start, start + 1, ... and must not decrease. The line is the tangent of their lower
     convex hull, restricted to a >= 0.
     """
-    hull: list[tuple[float, float]] = []
-    x = float(start)
-    for value in values.tolist():  # Python reads its own numbers much faster than those of an array
-        while len(hull) > 1:
-            (before, low), (last, high) = hull[-2], hull[-1]
-            if (high - low) * (x - before) < (value - low) * (last - before):
-                break
-            hull.pop()
-        hull.append((x, value))
-        x += 1.0
     at_points = np.arange(start, start + len(values), dtype=np.float64)
     positive = at_points > 0
     through_zero = float((values[positive] / at_points[positive]).min()) if positive.any() else 0.0
     options = [(0.0, through_zero), (float(values.min()), 0.0)]
-    for (before, low), (last, high) in pairwise(hull):
-        slope = (high - low) / (last - before)
-        fixed = low - slope * before
-        if fixed >= 0 and slope >= 0:
-            options.append((fixed, slope))
+    # The edge of the hull at `at`: the points between its ends that are furthest below it replace them.
+    left, right = 0, len(values) - 1
+    while right > left:
+        slope = float(values[right] - values[left]) / (right - left)
+        fixed = float(values[left]) - slope * at_points[left]
+        below = values[left : right + 1] - (fixed + slope * at_points[left : right + 1])
+        lowest = left + int(np.argmin(below))
+        if lowest in (left, right) or below[lowest - left] >= 0:
+            if fixed >= 0 and slope >= 0:
+                options.append((float(fixed), slope))
+            break
+        left, right = (lowest, right) if at_points[lowest] <= at else (left, lowest)
     return max(options, key=lambda line: line[0] + line[1] * at)
