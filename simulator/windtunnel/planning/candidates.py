@@ -208,16 +208,17 @@ class Candidates:
         """Return what is simulated to judge the cases."""
         return [part for case in cases for part in self._cases(case) if self.may_be_feasible(part)]
 
-    def announce(self, cases: Sequence[Case]) -> None:
+    def announce(self, cases: Sequence[Case], *, redraw_all: bool = False) -> None:
         """Say that these cases will be judged, so that they are simulated whenever a worker is free."""
-        self.simulator.announce(self._simulated(cases))
+        self.simulator.announce(self._simulated(cases), redraw_all=redraw_all)
 
-    def judge(self, cases: Sequence[Case], goal: str = "value") -> list[Evaluation]:
+    def judge(self, cases: Sequence[Case], goal: str = "value", *, redraw_all: bool = False) -> list[Evaluation]:
         """Simulate fleets, each under a load and with speeds, and return their evaluations.
 
         Where they are to meet the targets with ``confidence``, fleets that this leaves open are looked at again.
+        ``redraw_all``: all redrawn runs are made of those that are not known yet.
         """
-        self.simulator(self._simulated(cases))
+        self.simulator(self._simulated(cases), redraw_all=redraw_all)
         if goal == "confidence":
             self.look_again(cases)
         return [self.evaluation(case) for case in cases]
@@ -236,19 +237,30 @@ class Candidates:
                     parts |= {part: replace(part, times=times) for part in own}
             self.simulator.look_again(list(parts), list(parts.values()))
 
-    def redraw_all(self, cases: Sequence[Case]) -> None:
-        """Make all redrawn runs of fleets of which few decided the targets, so that headrooms can be compared."""
-        parts = self._simulated([case.whole for case in cases])
-        self.simulator.look_again(parts, [replace(part, redraw_all=True) for part in parts], same_verdict=True)
+    def redraw_all(self, counts: Counts, *, announced: bool = False) -> None:
+        """Make all redrawn runs of a fleet of which few decided the targets, so that headrooms can be compared.
 
-    def verdicts(self, fleets: Sequence[Counts], goal: str, *, again: bool = True) -> list[Verdict]:
+        ``announced``: it will be asked for, and is only announced here.
+        """
+        parts = self._simulated([Case(counts)])
+        further = [replace(part, redraw_all=True) for part in parts]
+        if announced:
+            self.simulator.announce(further)
+        else:
+            self.simulator.look_again(parts, further, same_verdict=True)
+
+    def verdicts(
+        self, fleets: Sequence[Counts], goal: str, *, again: bool = True, redraw_all: bool = False
+    ) -> list[Verdict]:
         """Simulate fleets and return whether each meets the targets by ``value``, or with ``confidence``.
 
-        ``again``: fleets that may be decided by a further look are looked at again for the latter.
+        ``again``: fleets that may be decided by a further look are looked at again for the latter. ``redraw_all``: see
+        ``judge``.
         """
+        cases = [Case(counts, until_lost=True) for counts in fleets]
         return [
             Verdict(e.reaches(goal), e.objective(self.plan.objective), goal == "value" or e.decided)
-            for e in self.judge([Case(counts, until_lost=True) for counts in fleets], goal if again else "value")
+            for e in self.judge(cases, goal if again else "value", redraw_all=redraw_all)
         ]
 
     def whole(self, evaluation: Evaluation) -> Evaluation:

@@ -385,18 +385,19 @@ class ChoiceSearch:
             below=below,
         ).run()
 
-    def consider(self, counts: Counts, *, announced: bool = False) -> None:
+    def consider(self, counts: Counts, *, redraw_all: bool, announced: bool = False) -> None:
         """Simulate a fleet that the search may have left out, if the plan allows it and it may meet the targets.
 
-        ``announced``: it will be, and is only announced here.
+        ``redraw_all``: with all redrawn runs. ``announced``: it will be, and is only announced here.
         """
         within = all(n <= most for n, most in zip(counts, self.candidates.max_counts, strict=True))
         fits = within and not self.is_excluded and self.candidates.may_be_feasible(Case(counts))
         if fits and counts not in self.confident.verdicts and self.candidates.bounds.load(counts)[0] <= 1:
             if announced:
-                self.candidates.announce([Case(counts, until_lost=True)])
+                self.candidates.announce([Case(counts, until_lost=True)], redraw_all=redraw_all)
             else:
-                self.search.verdicts[counts] = self.candidates.verdicts([counts], "value")[0]
+                found = self.candidates.verdicts([counts], "value", redraw_all=redraw_all)
+                self.search.verdicts[counts] = found[0]
 
     def alike(self, other: ChoiceSearch, counts: Counts) -> list[Counts]:
         """Return the fleets of this choice with the same devices as a fleet of ``other``, at the same prices.

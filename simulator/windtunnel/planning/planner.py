@@ -38,6 +38,7 @@ from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.policy import ContinuousBatch
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation import versions as versions_module
+from windtunnel.simulation.redrawn import RUNS as REDRAWN_RUNS
 from windtunnel_models.catalogue import Catalogue
 
 HELD = ("models", "policy", "power_budget", "autoscale", "network", "with")
@@ -211,10 +212,11 @@ class Planner:
     def _equal_footing(self, order: Sequence[ChoiceSearch], best: float) -> None:
         """Have fleets that are as good as each other judged by as many redrawn runs, because headroom orders them."""
         equal = [(s, e) for value, s, e in self._met_by_value(order) if value <= best * (1 + 1e-12)]
-        runs = [e.redrawn_runs for _, e in equal]
-        for (search, evaluation), number in zip(equal, runs, strict=True):
-            if 0 < number < max(runs):
-                search.candidates.redraw_all([Case(evaluation.counts)])
+        most = max((e.redrawn_runs for _, e in equal), default=0)
+        for announced in (True, False):
+            for search, evaluation in equal:
+                if 0 < evaluation.redrawn_runs < most:
+                    search.candidates.redraw_all(evaluation.counts, announced=announced)
 
     def _like(self, search: ChoiceSearch, counts: Counts) -> None:
         """Simulate a fleet's devices with the other values that they may have too, so that the best of them is chosen.
@@ -223,9 +225,12 @@ class Planner:
         fleet, or all devices of an entry with other values of its own.
         """
         others = [(other, same) for other in self.searches for same in other.alike(search, counts)]
+        # If all redrawn runs of the best one were made, those of fleets that are as good would follow; see
+        # `_equal_footing`.
+        found = search.candidates.evaluation(Case(counts, until_lost=True))
         for announced in (True, False):
             for other, same in others:
-                other.consider(same, announced=announced)
+                other.consider(same, redraw_all=found.redrawn_runs >= REDRAWN_RUNS, announced=announced)
 
     # Long: it has one expression for each key of the plan.
     def _answer(self, first: ChoiceSearch) -> PlanResult:

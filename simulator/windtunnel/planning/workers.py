@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from multiprocessing import get_context
 
 from windtunnel.core.errors import WindtunnelError
@@ -208,15 +209,25 @@ class Simulator:
         self._replaced: dict[Case, Case] = {}
         """The case of the further look at a fleet, by that of its first look."""
 
-    def __call__(self, cases: Sequence[Case]) -> list[Evaluation]:
-        """Return the evaluations of ``cases``; those that are not known yet are simulated."""
-        new = [case for case in dict.fromkeys(cases) if self.found(case) is None]
-        while new and not self._goes_to_workers(new):
-            self.keep(new[0], self.here(self.setting, new.pop(0)))
+    def __call__(self, cases: Sequence[Case], *, redraw_all: bool = False) -> list[Evaluation]:
+        """Return the evaluations of ``cases``; those that are not known yet are simulated.
+
+        ``redraw_all``: all redrawn runs of these are made (see ``Case``).
+        """
+        new = self._unknown(cases, redraw_all)
+        while new and not self._goes_to_workers(list(new.values())):
+            case = next(iter(new))
+            self.keep(case, self.here(self.setting, new.pop(case)))
         if new:
-            for case, evaluation in zip(new, self.workers.results(self.setting, new), strict=True):
+            results = self.workers.results(self.setting, list(new.values()))
+            for case, evaluation in zip(new, results, strict=True):
                 self.keep(case, evaluation)
         return [self.evaluation(case) for case in cases]
+
+    def _unknown(self, cases: Sequence[Case], redraw_all: bool) -> dict[Case, Case]:
+        """Return the cases whose evaluations are not known, each with the case that is simulated for it."""
+        new = [case for case in dict.fromkeys(cases) if self.found(case) is None]
+        return {case: replace(case, redraw_all=True) if redraw_all else case for case in new}
 
     def here(self, setting: Setting, case: Case) -> Evaluation:
         """Simulate a case in this process."""
@@ -225,9 +236,9 @@ class Simulator:
         self.workers.longest_s = max(self.workers.longest_s, time.monotonic() - began)
         return evaluation
 
-    def announce(self, cases: Sequence[Case]) -> None:
+    def announce(self, cases: Sequence[Case], *, redraw_all: bool = False) -> None:
         """Say that these cases will be asked for."""
-        self.workers.announce(self.setting, [case for case in dict.fromkeys(cases) if self.found(case) is None])
+        self.workers.announce(self.setting, list(self._unknown(cases, redraw_all).values()))
 
     def _goes_to_workers(self, new: Sequence[Case]) -> bool:
         workers = self.workers

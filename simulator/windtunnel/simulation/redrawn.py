@@ -51,9 +51,10 @@ def with_redrawn_runs(
         recording: Its recording.
         result: Its result, which keeps all values.
         when: ``short``: the run is redrawn if it is not too long. ``met``: it is redrawn, however long it is, if its
-            values meet every target; otherwise an interval could not change the verdict. ``decided``: as ``met``, and
-            only until all targets are decided; only their metrics get intervals. ``unsure``: as ``decided``, and no
-            longer than it may meet the targets for certain; the intervals are wider then. ``never``: it is not.
+            values meet every target; otherwise an interval could not change the verdict. Only the metrics of the
+            targets get intervals then. ``decided``: as ``met``, and only until all targets are decided. ``unsure``: as
+            ``decided``, and no longer than it may meet the targets for certain; the intervals are wider then.
+            ``never``: it is not.
         replications: If it is above 1, the number of redrawn runs of a run of any length.
         processes: The number of processes that share the redrawn runs.
     """
@@ -95,7 +96,7 @@ def _redrawn(
 
     decide = when in ("decided", "unsure")
     targets = first.scenario.parsed_targets()
-    only = frozenset((target.workload, target.metric) for target in targets) if decide else None
+    only = None if when == "short" else frozenset((target.workload, target.metric) for target in targets)
     windows_s = {
         w.workload.name: w.source.trace.window / TICKS_PER_SECOND for w in first.workloads if w.source.trace is not None
     }
