@@ -255,6 +255,8 @@ class Planner:
         if _PROOFS.index(confident.proof) < _PROOFS.index(search.proof):
             confident = replace(confident, proof=search.proof)
         screened = [] if best is None else self._announce(about, best)
+        # First, because its last points depend on the others, and follow while other simulations are under way.
+        curve = None if best is None else load_curve(about.candidates, best)
         explained = explanation.explain(choices, fleets, evaluations, [search, confident], about.run)
         if best is None:
             reasons = Reasons(about.candidates, about.targets)
@@ -265,7 +267,6 @@ class Planner:
         if best is not None:
             ranked = assumptions.assumptions(about.candidates, screened, best)
             explained = replace(explained, assumptions=ranked)
-        curve = None if best is None else load_curve(about.candidates, best)
         # Some runs that were ended before have been simulated whole for the explanation.
         evaluations = [e for one in searches for e in one.evaluations()]
         whole, stopped = [e for e in evaluations if not e.stopped_after], [e for e in evaluations if e.stopped_after]

@@ -188,10 +188,15 @@ class Changes:
         return [change.case(self.candidates, self.best.counts) for change in asked]
 
     def _judged(self, cases: Mapping[int, tuple[int, Case]]) -> dict[int, Evaluation | None]:
-        """Simulate a case of a choice for each walk, those of one choice together."""
+        """Simulate a case of a choice for each walk, all of them together."""
         judged: dict[int, Evaluation | None] = {}
-        for number in sorted({choice for choice, _ in cases.values()}):
-            own = {i: _for_verdict(case) for i, (choice, case) in cases.items() if choice == number}
+        by_choice = {
+            number: {i: _for_verdict(case) for i, (choice, case) in cases.items() if choice == number}
+            for number in sorted({choice for choice, _ in cases.values()})
+        }
+        for number, own in by_choice.items():
+            self.choices[number].announce(list(own.values()))
+        for number, own in by_choice.items():
             judged |= dict(zip(own, self.choices[number].judge(list(own.values()), self.judged_for), strict=True))
         return judged
 
