@@ -20,7 +20,7 @@ from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.choices import Choice
 from windtunnel.planning.evaluation import Evaluation, binding, headroom_text, violations, with_reduced
 from windtunnel.planning.search import Verdict
-from windtunnel.planning.simulate import Case, fleet_text
+from windtunnel.planning.simulate import Case, Setting, fleet_text
 from windtunnel.planning.workers import Simulator
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.plan import Plan
@@ -211,6 +211,11 @@ class Candidates:
     def announce(self, cases: Sequence[Case], *, redraw_all: bool = False) -> None:
         """Say that these cases will be judged, so that they are simulated whenever a worker is free."""
         self.simulator.announce(self._simulated(cases), redraw_all=redraw_all)
+
+    def unknown(self, cases: Sequence[Case]) -> list[tuple[Setting, Case]]:
+        """Return what would be simulated to judge cases."""
+        simulator = self.simulator
+        return [(simulator.setting, part) for part in self._simulated(cases) if simulator.found(part) is None]
 
     def judge(self, cases: Sequence[Case], goal: str = "value", *, redraw_all: bool = False) -> list[Evaluation]:
         """Simulate fleets, each under a load and with speeds, and return their evaluations.

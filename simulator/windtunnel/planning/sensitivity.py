@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -37,7 +37,9 @@ _MOST_FLEETS = 100_000
 
 Fleet = tuple[int, Counts]
 """The number of a choice, and the devices of each of its entries."""
-Walk = Generator[tuple[int, Case], Evaluation, tuple[Evaluation | None, int]]
+Step = Sequence[tuple[int, Case]]
+"""A case of a choice, by its number, and those that a walk asks for next unless the answer to the first ends it."""
+Walk = Generator[Step, Evaluation, tuple[Evaluation | None, int]]
 
 
 @dataclass(frozen=True)
@@ -165,13 +167,13 @@ class Changes:
         ends: dict[int, tuple[Evaluation | None, int]] = {}
         answers: dict[int, Evaluation | None] = dict.fromkeys(range(len(walks)))
         while answers:
-            cases: dict[int, tuple[int, Case]] = {}
+            steps: dict[int, Step] = {}
             for i, answer in answers.items():
                 try:
-                    cases[i] = next(walks[i]) if answer is None else walks[i].send(answer)
+                    steps[i] = next(walks[i]) if answer is None else walks[i].send(answer)
                 except StopIteration as end:
                     ends[i] = end.value
-            answers = self._judged(cases)
+            answers = self._judged(steps)
         found = {i: other for i, (other, _) in ends.items() if other is not None and asked[i].device is not None}
         errors = {i: self.choices[other.choice].model_intervals(other) for i, other in found.items()}
         pairs = enumerate(zip(asked, here, strict=True))
@@ -187,13 +189,18 @@ class Changes:
     def _of_best(self, asked: Sequence[_Change]) -> list[Case]:
         return [change.case(self.candidates, self.best.counts) for change in asked]
 
-    def _judged(self, cases: Mapping[int, tuple[int, Case]]) -> dict[int, Evaluation | None]:
+    def _judged(self, steps: Mapping[int, Step]) -> dict[int, Evaluation | None]:
         """Simulate a case of a choice for each walk, all of them together."""
         judged: dict[int, Evaluation | None] = {}
+        cases = {i: step[0] for i, step in steps.items()}
         by_choice = {
             number: {i: _for_verdict(case) for i, (choice, case) in cases.items() if choice == number}
             for number in sorted({choice for choice, _ in cases.values()})
         }
+        likely = [(number, _for_verdict(case)) for step in steps.values() for number, case in step[1:]]
+        self.candidates.simulator.workers.expect(
+            [task for number, case in likely for task in self.choices[number].unknown([case])]
+        )
         for number, own in by_choice.items():
             self.choices[number].announce(list(own.values()))
         for number, own in by_choice.items():
@@ -278,7 +285,7 @@ class Changes:
         cheapest: Evaluation | None = None
         for fleet in self._larger(change) if change.increases_load else self._cheaper(change):
             tried += 1
-            evaluation = yield self._case(change, fleet)
+            evaluation = yield [self._case(change, fleet)]
             if evaluation.reaches(self.goal):
                 cheapest, limit = evaluation, self._rank(fleet)
                 break
@@ -310,7 +317,7 @@ class Changes:
             middle = (low + high) // 2
             counts = tuple(a + math.ceil(n * middle / max(more)) for a, n in zip(self.best.counts, more, strict=True))
             tried += 1
-            evaluation = yield self._case(change, (self.best.choice, counts))
+            evaluation = yield [self._case(change, (self.best.choice, counts))]
             if evaluation.reaches(self.goal):
                 smallest, high = evaluation, middle
             else:
@@ -325,19 +332,23 @@ class Changes:
         choice, candidates = self.best.choice, self.candidates
         least, most = (self._rank((e.choice, e.counts)) for e in (self.best, found))
         fleets = _fleets_between(candidates, least * (1 - 1e-12), most * (1 - 1e-12))
-        tried, more_load = 0, change.load / (change.speed if change.device is None else 1.0)
-        for counts in fleets[:_BOUNDED]:
-            if tried >= _OTHERS:
-                break
-            case = change.case(candidates, counts)
-            known = candidates.simulator.found(_for_verdict(case))
+        more_load = change.load / (change.speed if change.device is None else 1.0)
+
+        def is_open(counts: Counts) -> bool:
+            known = candidates.simulator.found(_for_verdict(change.case(candidates, counts)))
             excluded = not self._ranked([(choice, counts)], change)
-            if known is not None or excluded or candidates.bounds.load(counts)[0] * more_load > 1.0:
-                continue
+            return known is None and not excluded and candidates.bounds.load(counts)[0] * more_load <= 1.0
+
+        tried = 0
+        following = (self._case(change, (choice, counts)) for counts in fleets[:_BOUNDED] if is_open(counts))
+        steps = list(islice(following, 1))
+        while steps and tried < _OTHERS:
             tried += 1
-            evaluation = yield choice, case
+            steps += islice(following, 1 if tried < _OTHERS else 0)
+            evaluation = yield steps
             if evaluation.reaches(self.goal):
                 return evaluation, tried
+            del steps[0]
         return None, tried
 
     def _larger(self, change: _Change) -> list[Fleet]:
@@ -385,7 +396,7 @@ class Changes:
                 if now[i] < step or not self._ranked([less], change) or tried >= _STEPS:
                     continue
                 tried += 1
-                evaluation = yield self._case(change, less)
+                evaluation = yield [self._case(change, less)]
                 if evaluation.reaches(self.goal):
                     now, shrinking = less[1], True
                     if self._rank(less) < limit:

@@ -66,7 +66,8 @@ _Task = tuple[int, Case]
 class Workers:
     """At most ``count`` processes, which start at the first simulation that takes long enough.
 
-    Simulations that are asked for go before those that were only announced. ``copies``: how many processes, this one
+    Simulations that are asked for go before those that were only announced, and both before those that may be asked for
+    next. ``copies``: how many processes, this one
     among them, may price decoders before that (see ``core.forks``).
     """
 
@@ -80,6 +81,7 @@ class Workers:
         self._settings: list[Setting] = []
         self._pickled: list[bytes] = []
         self._announced: deque[_Task] = deque()
+        self._likely: deque[_Task] = deque()
         self._started: dict[_Task, Future[Evaluation]] = {}
         self._killed = 0
 
@@ -112,6 +114,13 @@ class Workers:
             self._announced += ((number, case) for case in cases if (number, case) not in self._started)
             self._start(deque())
 
+    def expect(self, likely: Sequence[tuple[Setting, Case]]) -> None:
+        """Have cases simulated while a worker has nothing else to do, because they may be asked for next.
+
+        Those of the call before are forgotten, unless they have begun.
+        """
+        self._likely = deque((self._number(setting), case) for setting, case in likely) if self.are_used else deque()
+
     def has_begun(self, setting: Setting, case: Case) -> bool:
         """Return whether the simulation of a case has begun, or is finished."""
         return (self._number(setting), case) in self._started
@@ -120,6 +129,7 @@ class Workers:
         """Yield the evaluation of each case, in order; raises the error of the first that has one."""
         tasks = [(self._number(setting), case) for case in cases]
         self._announced = deque(task for task in self._announced if task not in tasks)
+        self._likely = deque(task for task in self._likely if task not in {*tasks, *self._started})
         asked = deque(task for task in tasks if task not in self._started)
         for task in tasks:
             self._start(asked)
@@ -165,9 +175,14 @@ class Workers:
         return sum(not future.done() for future in self._started.values())
 
     def _start(self, asked: deque[_Task]) -> None:
-        """Start simulations: one more than there are workers, so that none waits for this process."""
-        while (asked or self._announced) and self._running() <= self.count:
-            queue = asked or self._announced
+        """Start simulations: one more than there are workers, so that none waits for this process.
+
+        What may be asked for next does not keep anything else waiting.
+        """
+        while (asked or self._announced or self._likely) and self._running() <= self.count:
+            queue = asked or self._announced or self._likely
+            if queue is self._likely and self._running() == self.count:
+                break
             number, case = task = queue.popleft()
             try:
                 with starting_workers():  # handing out the work is what starts processes
