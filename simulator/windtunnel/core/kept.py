@@ -107,17 +107,22 @@ def read(name: str) -> object | None:
     return None
 
 
-def write(name: str, value: object) -> None:
-    """Keep a picklable value, if a folder can be written to and it is not too large; delete old ones above a limit."""
+def write(name: str, value: object) -> bool:
+    """Keep a picklable value, if a folder can be written to and it is not too large; return whether it is kept.
+
+    Old values are deleted above a limit.
+    """
     content = pickle.dumps(value, protocol=5)
     folder = first_writable(folders())
     if folder is None or len(content) > _MOST_BYTES_OF_ONE:
-        return
+        return False
     made = folder / f"{name}.{os.getpid()}.tmp"
     with suppress(OSError):
         made.write_bytes(_check(content) + content)
         made.replace(folder / name)
         _delete_old(folder)
+        return True
+    return False
 
 
 _CHECK = 16

@@ -112,17 +112,21 @@ class Wanted:
         )
 
 
-Known = Mapping[tuple[tuple[object, ...], LargestStep], StepTables]
-"""Tables of an accurate run by replica and largest step."""
+_Place = tuple[tuple[object, ...], LargestStep]
+Known = Mapping[_Place, StepTables | str]
+"""Tables of an accurate run by replica and largest step, or the name of the file in which they are kept."""
 _cache: dict[float, dict[_Key, DecoderCosts]] = {}
 """The tables of each coarseness, so that those of first looks do not displace the others."""
-_received: dict[tuple[tuple[object, ...], LargestStep], StepTables] = {}
+_in_files: dict[_Place, str] = {}
+"""The names of the files of tables that are kept."""
+_received: dict[_Place, StepTables | str] = {}
 """The tables of another process with the same catalogue."""
 
 
 def known_tables() -> Known:
     """Return the tables that this process has computed, for processes that simulate the same devices."""
-    return {(key.replica, key.step): _tables(costs) for key, costs in _cache.get(0.0, {}).items()}
+    known = {(key.replica, key.step): costs for key, costs in _cache.get(0.0, {}).items()}
+    return {place: _in_files.get(place) or _tables(costs) for place, costs in known.items()}
 
 
 def _tables(costs: DecoderCosts) -> StepTables:
@@ -152,8 +156,8 @@ def price_together(wanted: Sequence[Wanted], processes: int, *, accuracies: bool
             continue
         with suppress(InputError):
             _costs(of, known)
-        if name is not None and number in computed:
-            kept.write(name, known)
+        if name is not None and (number not in computed or kept.write(name, known)):
+            _in_files[of.key.replica, of.key.step] = name
 
 
 def _compute(
@@ -220,7 +224,8 @@ def _costs(wanted: Wanted, known: StepTables | None = None) -> DecoderCosts:
     if costs is None:
         alike: StepTables | DecoderCosts | None = known
         if alike is None and not wanted.coarseness:
-            alike = _received.get((key.replica, key.step))
+            received = _received.get((key.replica, key.step))
+            alike = _stored(received) if isinstance(received, str) else received
         if alike is None:
             alike = next((c for other, c in cache.items() if key.is_like(other)), None)
         costs = DecoderCosts(
