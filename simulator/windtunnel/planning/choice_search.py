@@ -299,8 +299,10 @@ class ChoiceSearch:
         alone = np.array(
             [bounds.load(self._only(i, max(demand.gang)))[0] * max(demand.gang) for i in range(self.entries)]
         )
-        mixed = bounds.load((max(demand.gang),) * self.entries)[0] * max(demand.gang)
-        return np.where(np.isfinite(alone), alone, mixed * self.entries) + of_users
+        if not np.isfinite(alone).all():
+            mixed = bounds.load((max(demand.gang),) * self.entries)[0] * max(demand.gang)
+            alone = np.where(np.isfinite(alone), alone, mixed * self.entries)
+        return alone + of_users
 
     def _only(self, entry: int, count: int) -> Counts:
         return tuple(count if i == entry else 0 for i in range(self.entries))
