@@ -23,6 +23,7 @@ from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.explanation import nearest_miss
 from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
+from windtunnel.planning.workers import Workers
 from windtunnel.report import plan as report
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.sources import widest_error
@@ -142,7 +143,8 @@ def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], sp
             objective_lower_bound=lambda counts: sum(n * p for n, p in zip(counts, prices, strict=True)),
             named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},
             weights=(np.array(prices), 0.0), max_counts=(8,) * len(devices), plan=SimpleNamespace(max_entries=2),
-            simulator=SimpleNamespace(found=lambda _case: None), model_intervals=lambda e: [f"of {e.counts}"],
+            simulator=SimpleNamespace(found=lambda _case: None, workers=Workers(1)),
+            announce=lambda _cases: None, unknown=lambda _cases: [], model_intervals=lambda e: [f"of {e.counts}"],
             text=lambda counts: f"{counts} of choice {number}", objective_text=lambda e: f"choice {e.choice}",
         ),
     )  # fmt: skip
