@@ -281,11 +281,19 @@ def test_kept_tables_are_those_that_were_computed_and_damaged_or_other_ones_are_
     costs(1, shipped, accuracies=False)
     costs(1, shipped)  # the accuracy, which was not asked for before
     found = costs(0, shipped)
-    for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
-        assert np.array_equal(getattr(here, name), getattr(found, name)), name
-    assert (found.accuracy, found.sources) == (here.accuracy, here.sources)
-
     (file,) = files()
+    # A worker is told where they are, and prices them itself if they are gone.
+    sent = decoder_cache.known_tables()
+    assert list(sent.values()) == [file.name]
+    monkeypatch.setattr(decoder_cache, "_cache", {})
+    decoder_cache.receive_tables(sent)
+    received = prepare_run(scenario_from_data(yaml.safe_load(SCENARIO)), shipped).compiled[0, 0].decoder
+    for there in (found, received):
+        for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
+            assert np.array_equal(getattr(here, name), getattr(there, name)), name
+        assert there is not None
+        assert (there.accuracy, there.sources) == (here.accuracy, here.sources)
+
     whole = file.read_bytes()
     for damaged in (b"", whole[:-1], whole[:100] + b"!" + whole[101:]):
         file.write_bytes(damaged)

@@ -36,6 +36,21 @@ def killed(_number: int, _pickled: bytes, _case: Any) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def waits_for_the_other(_number: int, _pickled: bytes, case: Any) -> Any:
+    """Stand for a simulation that lasts until another one, on another worker, has begun too."""
+    Path(case).touch()
+    end = time.monotonic() + 60
+    while len(list(Path(case).parent.iterdir())) < 2:
+        assert time.monotonic() < end, "the other worker does nothing"
+        time.sleep(0.01)
+    return case
+
+
+def notes_its_turn(_number: int, _pickled: bytes, case: Any) -> Any:
+    (Path(case).parent / f"{len(list(Path(case).parent.iterdir()))} {Path(case).name}").touch()
+    return case
+
+
 def sleeps(_number: int, _pickled: bytes, _case: Any) -> Any:
     time.sleep(30)
 
@@ -68,6 +83,42 @@ def test_what_a_killed_worker_simulated_is_simulated_again_and_one_that_is_alway
     for process in processes:
         process.join()
         assert process.exitcode != 0, "it was not ended, and came to its end by itself"
+
+
+def test_a_worker_that_is_idle_simulates_what_may_be_asked_for_next_and_nothing_else_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+
+    def asked(function: Any, count: int, folder: Path) -> list[str]:
+        folder.mkdir()
+        monkeypatch.setattr(planning, "_in_worker", function)
+        pool = Workers(count)
+        pool.longest_s = 1.0
+        likely, first, second = cast("list[Case]", [str(folder / name) for name in ("likely", "first", "second")])
+        try:
+            pool.expect([(SETTING, likely)])
+            assert list(pool.results(SETTING, [first] if count > 1 else [first, second]))
+            return sorted(path.name for path in folder.iterdir())
+        finally:
+            pool.close()
+
+    assert asked(waits_for_the_other, 2, tmp_path / "two") == ["first", "likely"]
+    assert asked(notes_its_turn, 1, tmp_path / "one")[:2] == ["0 first", "1 second"]
+
+
+def test_a_fleet_is_simulated_once_where_all_redrawn_runs_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Case] = []
+
+    def simulated(_setting: Setting, case: Case) -> Evaluation:
+        made.append(case)
+        return cast(Evaluation, SimpleNamespace(meets=Meets(True, True), stopped_after=None, redrawn_runs=8, runs=1))
+
+    monkeypatch.setattr(planning, "simulate", simulated)
+    simulator, case = Simulator(SETTING, Workers(1), None), Case((2,), until_lost=True)
+    for asked in (case, Case((2,))):
+        assert simulator([asked], redraw_all=True) == list(simulator.evaluations.values())
+    assert made == [replace(case, redraw_all=True)]
 
 
 def test_intervals_of_fewer_runs_are_not_taken_for_those_of_a_whole_simulation() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from windtunnel.core import kept
 from windtunnel.core.decoder_memory import LargestStep
@@ -117,8 +118,8 @@ Known = Mapping[_Place, StepTables | str]
 """Tables of an accurate run by replica and largest step, or the name of the file in which they are kept."""
 _cache: dict[float, dict[_Key, DecoderCosts]] = {}
 """The tables of each coarseness, so that those of first looks do not displace the others."""
-_in_files: dict[_Place, str] = {}
-"""The names of the files of tables that are kept."""
+_files: WeakKeyDictionary[DecoderCosts, str] = WeakKeyDictionary()
+"""The names of the files in which tables are kept."""
 _received: dict[_Place, StepTables | str] = {}
 """The tables of another process with the same catalogue."""
 
@@ -126,7 +127,7 @@ _received: dict[_Place, StepTables | str] = {}
 def known_tables() -> Known:
     """Return the tables that this process has computed, for processes that simulate the same devices."""
     known = {(key.replica, key.step): costs for key, costs in _cache.get(0.0, {}).items()}
-    return {place: _in_files.get(place) or _tables(costs) for place, costs in known.items()}
+    return {place: _files.get(costs) or _tables(costs) for place, costs in known.items()}
 
 
 def _tables(costs: DecoderCosts) -> StepTables:
@@ -155,9 +156,9 @@ def price_together(wanted: Sequence[Wanted], processes: int, *, accuracies: bool
         if known is None:
             continue
         with suppress(InputError):
-            _costs(of, known)
-        if name is not None and (number not in computed or kept.write(name, known)):
-            _in_files[of.key.replica, of.key.step] = name
+            costs = _costs(of, known)
+            if name is not None and (number not in computed or kept.write(name, known)):
+                _files[costs] = name
 
 
 def _compute(
