@@ -48,7 +48,7 @@ def serving_model(
         arguments.note("model", f"no Hugging Face id is known; supply the checkpoint of {own}")
         return checkpoint.placeholder(), to
     arguments.note(
-        "model", f"{checkpoint.published} is the checkpoint of the catalogue; a fine-tuned one of the same shape works"
+        "model", f"a fine-tuned checkpoint, such as one for chat: any of the shape of {checkpoint.published} works"
     )
     return checkpoint.published, to
 

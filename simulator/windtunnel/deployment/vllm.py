@@ -104,7 +104,8 @@ def _cache(replicas: Replicas, arguments: Arguments) -> None:
         if cache.block % 16 == 0 and cache.block <= _LONGEST_BLOCK:
             arguments.flag("--block-size", cache.block)
         else:
-            arguments.note("prefix_cache.block", f"{cache.block}: vLLM's attention kernels take multiples of 16")
+            text = f"{cache.block}: vLLM's attention kernels take multiples of 16 up to {_LONGEST_BLOCK}"
+            arguments.note("prefix_cache.block", text)
     if cache.blocks is not None:
         text = f"{cache.blocks:,} blocks in memory of their own: vLLM shares the KV memory with the running sequences"
         arguments.note("prefix_cache.blocks", text)

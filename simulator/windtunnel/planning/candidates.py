@@ -11,10 +11,11 @@ import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import ConfiguredEntry, PlannedFleet, StoppedFleet
+from windtunnel.core.results.plan import ConfiguredEntry, OfferedWork, PlannedFleet, StoppedFleet
 from windtunnel.core.results.target import ModelInterval, worst_intervals
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.demand import Demand
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import looks
 from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.choices import Choice
@@ -55,6 +56,16 @@ def offered_per_s(demand: Demand) -> float:
 def work_of(demand: Demand) -> str:
     """Return what the throughput of a run counts."""
     return "tokens" if demand.following.any() else "jobs"
+
+
+def offered_work(demand: Demand, prepared: PreparedRun) -> OfferedWork:
+    """Return the jobs that a fleet must serve."""
+    programs = {work: program for (_, work), program in prepared.compiled.items()}.values()
+    prompts = [program.prompts for program in programs if program.prompts is not None]
+    outputs = [program.outputs for program in programs if program.outputs is not None]
+    prompt, output = (float(np.concatenate(tokens).mean()) if tokens else None for tokens in (prompts, outputs))
+    last_s = 0.0 if demand.closed else float(demand.arrival_s.max(initial=0.0))
+    return OfferedWork(len(demand), last_s, prompt, output)
 
 
 def _per_s(demand: Demand, number: float) -> float:

@@ -292,10 +292,16 @@ def percent(share: float | None) -> str:
 
 
 def explained_by_interval(before: JudgedTarget, after: JudgedTarget) -> bool:
-    """Return whether the headroom of a target changed because its interval is wider, while its value changed little."""
+    """Return whether the headroom of a target changed because of the width of its interval.
+
+    That is so where the value changed little and the interval is wider, or where the value changed for the worse and
+    the headroom for the better, or the other way round.
+    """
     if before.value is None or before.worse_end is None or after.value is None or after.worse_end is None:
         return False
     moved = abs(after.value - before.value)
+    if (after.value - before.value) * (after.worse_end - before.worse_end) < 0:
+        return abs(after.worse_end - before.worse_end) > 0.01 * abs(before.limit)
     widened = abs(after.worse_end - before.worse_end) - moved
     little = moved <= 0.1 * abs(before.value)
     return little and widened > 2 * moved and widened > 0.1 * abs(before.limit)

@@ -16,7 +16,7 @@ from windtunnel.core.results.plan import (
     PriceEffect,
     PriceOfConfidence,
 )
-from windtunnel.core.results.target import ModelInterval
+from windtunnel.core.results.target import ENGINE_ERROR, ModelInterval
 from windtunnel.core.student import student
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import evaluation as evaluating
@@ -215,13 +215,14 @@ def _what_would_decide(scenario: Scenario, first: Evaluation) -> str:
 
 
 def _difference(price: PriceOfConfidence, plan: Plan) -> str:
-    """Return why the best fleet by value does not meet the targets with confidence, and which does, as one sentence."""
+    """Return in sentences that the best fleet by value is not certain to meet the targets, which fleet is, and why."""
     confidence, least = f"{plan.confidence * 100:.3g}% confidence", OBJECTIVES[plan.objective].least
-    text = f"{price.fleet}, at {price.objective_text}, meets the targets by value but not with {confidence} "
-    text += f"({'; '.join(price.doubts)}); "
+    text = f"{price.fleet}, at {price.objective_text}, meets the targets by value but not with {confidence}; "
     if price.recommended is None:
-        return f"{text}no simulated fleet does."
-    return f"{text}{price.recommended}, at {price.recommended_objective_text}, is the {least} fleet found that does."
+        text += "no simulated fleet does."
+    else:
+        text += f"{price.recommended}, at {price.recommended_objective_text}, is the {least} fleet found that does."
+    return f"{text} Of the former: {'; '.join(price.doubts)}."
 
 
 def _one_less(candidates: Candidates, best: Evaluation, goal: str) -> Evaluation | None:
@@ -335,7 +336,7 @@ def _model_error_sentence(intervals: Sequence[ModelInterval]) -> str:
     parts = [f"{i.text}: {evaluating.shown(i.value, i.unit, i.limit)}, 90% interval {_ends(i)}" for i in intervals]
     beyond = [i.text for i in intervals if not i.within]
     outcome = f"; may be missed: {'; '.join(beyond)}" if beyond else "; all within their limits"
-    of = "Error of the models, with that of the engine's first token, for the same requests, judged by the value"
+    of = f"Error of the models, and {ENGINE_ERROR}, for the same requests, judged by the value"
     return f"{of}: {'; '.join(parts)}{outcome}"
 
 

@@ -22,7 +22,7 @@ from windtunnel.engine.results.metrics import notes_of_drain
 from windtunnel.planning import assumptions, explanation, looks
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
-from windtunnel.planning.candidates import Candidates
+from windtunnel.planning.candidates import Candidates, offered_work
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.choices import Choice, Choices, recommended_changes, values_text
 from windtunnel.planning.evaluation import Evaluation
@@ -293,6 +293,7 @@ class Planner:
             entries=about.candidate_entries(),
             explanation=explained,
             inputs=about.inputs(),
+            work=offered_work(about.candidates.demand, about.run),
             time=evaluating.time_name(time),
             front=[choices[e.choice].planned(e) for e in evaluating.front(evaluations, time)],
             curve=curve,

@@ -428,8 +428,8 @@ def _entry_text(reason: EntryReason, error: TimeError | None, candidates: Candid
         more = "it" if count == 0 else "more"
         beaten = f"{f'under 1/{GIVE_UP:g} of' if objective.inverse else f'over {GIVE_UP:g} times'} the best fleet"
         if reason.kind == "not_better":
-            beaten = "which is no better than the best fleet with other values"
-        text = f"not searched further: alone, {suffice}{more} would be at {limit}, {beaten}"
+            beaten = "which is no better than a fleet found with other values"
+        text = f"not searched further by value: alone, {suffice}{more} would be at {limit}, {beaten}"
     else:
         text = f"alone, {count:,} do not suffice; more were not tried, as the limit of simulated fleets was reached"
     if not reason.within_model_error or error is None:

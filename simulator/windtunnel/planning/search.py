@@ -208,9 +208,9 @@ class Search:
                 elif e not in high and low[e] >= most[e]:
                     self.result.alone[e] = Alone("largest_fails", most[e])
                     active.discard(e)
-                elif self._gives_up(self._lower_bound(self._only(e, low[e] + 1))):
+                elif self._gives_up(least := self._lower_bound(self._only(e, low[e] + 1))):
                     if e not in high:
-                        kind = "not_searched" if self._limit < self.below else "not_better"
+                        kind = "not_searched" if least > GIVE_UP * self.result.value else "not_better"
                         self.result.alone[e] = Alone(kind, low[e])
                     active.discard(e)
                 elif e in high:

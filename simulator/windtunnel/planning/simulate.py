@@ -308,7 +308,7 @@ def _evaluation(
         decided=meets.confidence or not meets.value or not lacks_intervals(targets),
         judged_by=judged_by,
         times=times,
-        runs=len(outcomes),
+        runs=sum(1 + _redrawn_runs(outcome) for outcome in outcomes),
         keeps_up=keeps_up,
         keep_up_s=outcomes[0].keep_up_s,
         drain_share=outcomes[0].drain_share,
@@ -427,6 +427,11 @@ def _outcome(scenario: Scenario, result: Measured, recording: Recording, engine:
 
     keep_up_s, keeps_up = _behind_s(scenario, recording, scenario.parsed_targets(), longest_s)
     return _Outcome(result, engine, keep_up_s, keeps_up, drain_share(recording))
+
+
+def _redrawn_runs(outcome: _Outcome) -> int:
+    redrawn = outcome.result.statistics.redrawn
+    return 0 if redrawn is None else redrawn.runs
 
 
 def _judged(scenario: Scenario, setting: Setting, results: Sequence[Measured], times: int = 1) -> list[JudgedTarget]:

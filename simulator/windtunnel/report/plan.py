@@ -176,6 +176,38 @@ def prices_note() -> str:
     )
 
 
+def no_price(plan: PlanResult) -> str:
+    """Return that no price of one entry makes another fleet as cheap; empty where prices were not compared."""
+    fleets = plan.fleets
+    compared = plan.objective == "cost" and len(fleets) > 1 and not plan.scenario.get("autoscale")
+    if plan.explanation.prices or not compared:
+        return ""
+    certain = ", as certain," if fleets[plan.recommended].meets.confidence else ""
+    return f"No other price of one entry alone makes another simulated fleet{certain} as cheap as this one."
+
+
+def prices_source(plan: PlanResult) -> str:
+    """Return where the prices of the recommended fleet's devices come from."""
+    stated = plan.scenario.get("fleet")
+    priced = isinstance(stated, Sequence) and all(isinstance(e, Mapping) and e.get("price") for e in stated)
+    return f"Prices are those of {'the scenario' if priced else 'the scenario or of the description of the device'}."
+
+
+def work_text(plan: PlanResult) -> str:
+    """Return the work that a plan is for: how many jobs in which time, and their mean numbers of tokens."""
+    work = plan.work
+    noun = "job" if work.output_tokens is None else "request"
+    text = (
+        plural(work.jobs, noun)
+        if not work.last_arrival_s
+        else (f"{plural(work.jobs, noun)} in {quantity(work.last_arrival_s, 's')}")
+    )
+    if work.prompt_tokens is None or work.output_tokens is None:
+        return text
+    lengths = f"{work.prompt_tokens:,.0f} prompt and {work.output_tokens:,.0f} output tokens"
+    return f"{text}, with {lengths} each on average"
+
+
 def price_rows(plan: PlanResult) -> list[list[str]]:
     """Return a row for each price at which another simulated fleet costs as much as the recommended one."""
     return [
@@ -431,14 +463,9 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
     if plan.fleets:
-        rows.insert(0, ("cost", _cost(plan)))
-        rows.insert(
-            1,
-            (
-                "confidence",
-                "covers the random variation of arrivals and work; lines below vary the error of the device models",
-            ),
-        )
+        varied = "covers the random variation of arrivals and work; lines below vary the error of the device models"
+        rows[:0] = [("cost", _cost(plan)), ("confidence", varied)]
+    rows.insert(0, ("work", work_text(plan)))
     rows += [*_intervals(plan), *_error_rows(plan)]
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
@@ -526,7 +553,7 @@ def _cost(plan: PlanResult) -> str:
         parts.append(f"{fleet.usd_per_million_output_tokens:,.2f} USD per million output tokens of this run")
     text = ", ".join(parts)
     if energy := energy_a_month(plan):
-        text += f"; {energy} a month is not in it"
+        text += f", and besides {energy} a month"
     return f"{text}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at most"
 
 

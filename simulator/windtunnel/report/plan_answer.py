@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import ChangeEffect, ConfiguredEntry, PlannedFleet, PlanResult
-from windtunnel.core.results.target import ModelInterval
+from windtunnel.core.results.target import ENGINE_ERROR, ModelInterval
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import NOTHING, exact_quantity, plural
 from windtunnel.report.run_text import METRICS
@@ -136,6 +136,12 @@ def recommendation(plan: PlanResult) -> str:
     targets = all_of(len(best.targets)).lower()
     spare = _spare(plan)
     fleet = best.text.replace("; ", ", ")
+    replicas = []
+    for entry in best.configuration:
+        if (size := _size(entry)) > 1:
+            of = "" if len(best.configuration) == 1 else f"{entry.entry}: "
+            replicas.append(f"{of}{plural(entry.count // size, 'replica')} of {size:,} devices")
+    fleet += f" ({'; '.join(replicas)})" if replicas else ""
     if any(entry.device not in (*entry.entry.split(), "server") for entry in best.configuration):
         fleet += f" ({' + '.join(f'{count:,} × {device}' for device, count in best.devices.items())})"
     missed = _may_be_missed(plan)
@@ -194,8 +200,8 @@ def _with_model_error(plan: PlanResult) -> str:
         outcome = (
             f"so {'the targets' if every and len(found) > 1 else ' and '.join(map(target_name, beyond))} may be missed"
         )
-    error = "the error of the models and of the engine's first token"
-    return f"With {error} (90%, judged by the value), {values}, {outcome}."
+    error = f"the error of the models, and {ENGINE_ERROR} (90%, judged by the value)"
+    return f"With {error}, {values}, {outcome}."
 
 
 def target_name(interval: ModelInterval) -> str:
@@ -219,7 +225,7 @@ def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     if effect.still_meets and effect.meets.confidence:
         return f"{text} would still meet {them(plan)}"
     if effect.still_meets:
-        open_ = f" ({effect.violations[0]})" if effect.violations else ""
+        open_ = f" ({'; '.join(effect.violations)})" if effect.violations else ""
         return f"{text} would still meet {them(plan)} by value, but not with {_confidence(plan)}{open_}"
     text += f" would not meet {them(plan)}: {effect.violations[0]}"
     if effect.fleet is None:

@@ -11,13 +11,12 @@ from windtunnel.core.results.plan import (
     LoadPoint,
     Meets,
     PlanResult,
-    RatePoint,
     SimulatedFleet,
     StoppedFleet,
 )
+from windtunnel.core.results.target import ENGINE_ERROR
 from windtunnel.core.units import parse_unit
 from windtunnel.report import deployment, page
-from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import NOTHING, number, plural, quantity, share, value_range
 from windtunnel.report.page import Cell, Tile
 from windtunnel.report.plan import (
@@ -36,18 +35,22 @@ from windtunnel.report.plan import (
     how,
     listed,
     measured,
+    no_price,
     price_rows,
     prices_note,
+    prices_source,
     proof,
     run_command,
     runs_of,
     target_line_of,
+    work_text,
 )
 from windtunnel.report.plan_answer import HOURS_A_MONTH, error_ends, objective_of, recommendation, status, uncertainty
+from windtunnel.report.plan_charts import charts, meeting, title_of
 from windtunnel.report.plan_terms import in_words, terms
-from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import TargetLine, with_signs
 
+_ONE_RUN = "A point without an interval is one run, so it meets the targets by value at best."
 MIN_LOAD = "Minimum load: share of the fleet's time that the work of the busiest interval needs, by the lower bound."
 
 
@@ -65,6 +68,7 @@ def render(plan: PlanResult) -> str:
         title=str(plan.name),
         lead=plan.description,
         facts=[
+            work_text(plan),
             f"{plural(plan.search.simulated_fleets, 'fleet')} simulated",
             f"objective: {OBJECTIVES[plan.objective].sought}",
             f"{plan.confidence * 100:.3g}% confidence",
@@ -104,7 +108,7 @@ def _figures(plan: PlanResult) -> Markup | None:
     month = best.cost_usd_per_h * HOURS_A_MONTH
     energy = energy_a_month(plan)
     rent = f"rent of {best.cost_usd_per_h:,.2f} USD/h for {HOURS_A_MONTH} hours"
-    tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{rent}; {energy} is not in it" if energy else rent)]
+    tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{rent}, without {energy}" if energy else rent)]
     if best.usd_per_million_output_tokens is not None:
         million = f"{best.usd_per_million_output_tokens:,.2f} USD"
         tiles.append(Tile("Cost of a million output tokens", million, "rent of this run over its tokens"))
@@ -113,7 +117,9 @@ def _figures(plan: PlanResult) -> Markup | None:
         tiles.append(Tile(plan.objective.capitalize(), value, f"the objective: the {objective.least} fleet is sought"))
     tiles.append(
         Tile(
-            "Average power", quantity(best.power_w, "W"), f"{quantity(best.peak_power_w, 'W')} at most, of all devices"
+            "Average power",
+            quantity(best.power_w, "W"),
+            f"{quantity(best.peak_power_w, 'W')} at most, of all devices without their hosts",
         )
     )
     if bound is not None:
@@ -129,15 +135,18 @@ def _figures(plan: PlanResult) -> Markup | None:
 
 
 def _configuration(plan: PlanResult) -> Markup:
-    rows = []
+    rows, prices = [], {entry.name: entry.price_usd_per_h for entry in plan.entries}
     for entry in plan.fleets[plan.recommended].configuration:
         group = ", ".join(in_words(key, n) for key, n in (entry.group or {}).items() if n != 1)
         settings = ", ".join(in_words(path, value) for path, value in entry.settings.items())
         device = entry.device if entry.entry in ("", entry.device) else f"{entry.device} ({entry.entry})"
         replica = (group or "1 device") + (f"; role: {entry.role}" if entry.role in ("prefill", "decode") else "")
-        rows.append([device, f"{entry.count:,}", replica, settings or "as the scenario states"])
-    table = page.table("What to rent", ["Device", "Devices", "Replica", "Chosen settings"], rows, words=(0, 2, 3))
-    return Markup("").join([table, page.hint(f"{alone(plan)}: {run_command(plan, 'SCENARIO.yaml')}")])
+        price = NOTHING if entry.entry not in prices else f"{prices[entry.entry]:,.2f} USD/h"
+        rows.append([device, f"{entry.count:,}", price, replica, settings or "as the scenario states"])
+    header = ["Device", "Devices", "Price of one", "Replica", "Chosen settings"]
+    table = page.table("What to rent", header, rows, words=(0, 3, 4))
+    command = page.hint(f"{alone(plan)}: {run_command(plan, 'SCENARIO.yaml')}")
+    return Markup("").join([table, page.hint(prices_source(plan)), command])
 
 
 def _fleets(plan: PlanResult) -> Markup | None:
@@ -146,8 +155,8 @@ def _fleets(plan: PlanResult) -> Markup | None:
     text = (
         f"Sorted by {plan.objective}. A fleet meets the targets by value if every value is within its limit, and with "
         "confidence if the worse bound of every confidence interval is. The list has the best simulated fleets "
-        f"(plan.fleets), and the recommended one; {_of_simulated(plan)}. Fleets that contain one of these that is as "
-        "certain, and further devices, are omitted. Headroom is the distance from the worse bound to the limit."
+        f"(plan.fleets), and the recommended one; {_of_simulated(plan)}. Larger versions of a listed fleet that are no "
+        "more certain are omitted. Headroom is the distance from the worse bound to the limit."
     )
     if plan.spare:
         text += " Values and headroom are the worst with all devices in service and with the spare ones out of service."
@@ -176,9 +185,9 @@ def _error(plan: PlanResult) -> Markup | None:
         shown = quantity(value, interval.unit, limit=interval.limit * factor)
         rows.append([line.text, line.label, error_ends(interval), shown])
     text = (
-        "90% intervals of the same requests for the error of the models, with that of the engine's first token. A "
-        "target may be missed if its interval is not within the limit throughout. This is judged by the value: chance, "
-        "which the confidence covers, is not added."
+        f"90% intervals of the same requests for the error of the models, and {ENGINE_ERROR}. A target may be "
+        "missed if its interval is not within the limit throughout. This is judged by the value: chance, which the "
+        "confidence covers, is not added."
     )
     caveat = page.hint(f"{best.model_error_caveat}.") if best.model_error_caveat else None
     header = ["Target", "State", "90% model error interval", "Value"]
@@ -259,7 +268,7 @@ def _changes(plan: PlanResult) -> Markup | None:
         f"targets, or where a {OBJECTIVES[plan.objective].less} fleet might, the last column has the best fleet that "
         "was found among those tried."
     )
-    of_prices = None
+    of_prices = page.hint(no_price(plan)) if no_price(plan) else None
     if prices:
         header = ["Price of", "Now", "Another simulated fleet is cheaper", "Change", "Fleet"]
         of_table = page.table("Prices at which another simulated fleet is cheaper", header, prices, words=(0, 4))
@@ -318,7 +327,10 @@ def _searched(plan: PlanResult) -> Markup:
         price = NOTHING if entry is None else f"{entry.price_usd_per_h:,.2f} USD/h"
         reason = "" if entry is None or entry.reason is None else with_signs(entry.reason.text)
         candidates.append([name, price, f"{most:,}", reason])
-    header = ["Entry", "Price of a device", "Devices at most", "Why no fleet of it alone was found"]
+    why = "Why no fleet of it alone was found"
+    if any(search.values for search in plan.choices):
+        why += " with these values"
+    header = ["Entry", "Price of a device", "Devices at most", why]
     values = [
         [path, ", ".join(str(value) for value in found) if isinstance(found, (list, tuple)) else str(found)]
         for path, found in plan.searched.items()
@@ -381,10 +393,11 @@ def _front(plan: PlanResult) -> Markup | None:
     if not rows:
         return None
     time = plan.time
-    title = _title(time)
+    title = title_of(time)
     text = (
         "Each dot is a simulated fleet that meets all targets by value. Lower and further left is better. Full dots "
-        f"are the cost frontier: no other fleet is better in cost, power and {time} together."
+        f"are the cost frontier: no other fleet is better in cost, power and {time} together. A ring is around the "
+        "recommended fleet."
     )
     if plan.lower_bound.cost_usd_per_h is not None:
         text += " The dashed line is the lower bound of the cost."
@@ -407,10 +420,12 @@ def _curve(plan: PlanResult) -> Markup | None:
     curve = plan.curve
     if curve is None:
         return None
-    of, title = curve.of, _title(curve.of)
+    of, title = curve.of, title_of(curve.of)
+    with_interval = sum(point.low_s is not None for point in curve.points)
+    shaded = ", and shaded its confidence interval where there is one" if with_interval > 1 else ""
     caption = (
-        f"{title} of {curve.fleet}, and shaded its confidence interval where there is one. A load of 120% is 1.2 times "
-        "as many arrivals in the same time. The dashed horizontal line is the limit. "
+        f"{title} of {curve.fleet}{shaded}. A load of 120% is 1.2 times as many arrivals in the same time. The dashed "
+        "horizontal line is the limit. "
     )
     knee = "The knee, the load from which the curve rises steeply, (vertical line), is between"
     knee += "" if curve.knee is None else f" {curve.knee:.0%} and {after_knee(curve):.0%}"
@@ -441,7 +456,7 @@ def _curve(plan: PlanResult) -> Markup | None:
                 ["Load", title, f"{plan.confidence * 100:.3g}% CI", "Utilisation", "Minimum load", "Meets targets"],
                 [_point(point, plan.confidence) for point in curve.points],
             ),
-            page.hint(f"{busy} {MIN_LOAD}"),
+            page.hint(f"{_ONE_RUN} {busy} {MIN_LOAD}" if with_interval < len(curve.points) else f"{busy} {MIN_LOAD}"),
         ),
     )
 
@@ -491,12 +506,6 @@ def _verdict(fleet: SimulatedFleet | StoppedFleet, confidence: float) -> str:
     return (f"{how(fleet.meets, confidence)}: " if fleet.meets.value else "") + with_signs("; ".join(fleet.violations))
 
 
-def _met(plan: PlanResult) -> list[SimulatedFleet]:
-    """Return the fleets that meet all targets by value, the cheapest first: those in the charts and in their table."""
-    met = (fleet for fleet in plan.simulated if fleet.meets.value and fleet.time_s is not None)
-    return sorted(met, key=lambda fleet: (fleet.cost_usd_per_h, fleet.text))
-
-
 def frontier_rows(plan: PlanResult) -> list[list[str]]:
     """Return a row for each fleet that meets all targets by value, and whether it is on the cost frontier."""
     front = {fleet.text for fleet in plan.front}
@@ -509,70 +518,8 @@ def frontier_rows(plan: PlanResult) -> list[list[str]]:
             quantity(fleet.time_s, "s"),
             "yes" if fleet.text in front else "no",
         ]
-        for fleet in _met(plan)
+        for fleet in meeting(plan)
     ]
-
-
-def _title(metric: str) -> str:
-    """Return the metric of a target, such as ``itl p99``, as the title of a chart: ``ITL p99``."""
-    name, _, statistic = metric.partition(" ")
-    return f"{METRICS.get(name, name[0].upper() + name[1:])} {statistic}".rstrip()
-
-
-def charts(plan: PlanResult) -> dict[str, ChartData]:
-    """Return the data that the script draws."""
-    drawn: dict[str, ChartData] = {}
-    met = _met(plan)
-    front = {fleet.text for fleet in plan.front}
-    for name, unit, title in (("time", "s", _title(plan.time)), ("power", "W", "Average power")):
-        if met:
-            values = [fleet.time_s if name == "time" else fleet.power_w for fleet in met]
-            on_front = [fleet.text in front for fleet in met]
-            drawn[name] = {
-                "kind": "front",
-                "x": [fleet.cost_usd_per_h for fleet in met],
-                "front": [value if best else None for value, best in zip(values, on_front, strict=True)],
-                "other": [None if best else value for value, best in zip(values, on_front, strict=True)],
-                "names": [fleet.text for fleet in met],
-                "bound": plan.lower_bound.cost_usd_per_h,
-                "unit": unit,
-                "title": title,
-            }
-    if plan.rates:
-        drawn["rates"] = _rate_chart(plan.rates)
-    curve = plan.curve
-    if curve is not None:
-        drawn["curve"] = {
-            "kind": "curve",
-            "title": _title(curve.of),
-            "x": [point.load for point in curve.points],
-            "value": [point.value_s for point in curve.points],
-            "low": [point.low_s for point in curve.points],
-            "high": [point.high_s for point in curve.points],
-            "limit": curve.limit_s,
-            "knee": curve.knee,
-        }
-    return drawn
-
-
-def _rate_chart(rates: Sequence[RatePoint]) -> ChartData:
-    """Return the points by tokens per user: fleets that meet the targets, those that do not, and the other loads."""
-    points = sorted(rates, key=lambda p: (p.per_user, -p.per_device))
-
-    def of(chosen: Callable[[RatePoint], bool]) -> list[float | None]:
-        return [p.per_device if chosen(p) else None for p in points]
-
-    return {
-        "kind": "rates",
-        "x": [p.per_user for p in points],
-        "met": of(lambda p: p.searched and p.meets),
-        "missed": of(lambda p: p.searched and not p.meets),
-        "loads": of(lambda p: not p.searched),
-        "names": [p.fleet if p.searched else f"{p.fleet} at {p.load:.0%} load" for p in points],
-        "labels": [
-            p.fleet if p.searched and p.on_frontier else f"{p.load:.0%}" if not p.searched else "" for p in points
-        ],
-    }
 
 
 SECTIONS: Sequence[Callable[[PlanResult], Markup | None]] = (

@@ -395,6 +395,23 @@ class ModelInputs(Result):
 
 
 @dataclass(frozen=True)
+class OfferedWork(Result):
+    """The jobs that a fleet must serve, at the scenario's load.
+
+    Attributes:
+        jobs: Their number.
+        last_arrival_s: When the last one arrives (s); 0 where users submit all of them.
+        prompt_tokens: The mean number of tokens of a prompt; None where no job generates tokens.
+        output_tokens: The mean number of tokens that a request generates; None as above.
+    """
+
+    jobs: int
+    last_arrival_s: float
+    prompt_tokens: float | None = field(default=None, metadata=OPTIONAL)
+    output_tokens: float | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
 class LoadPoint(Result):
     """The best fleet at one load: a factor on the number of jobs in the same time."""
 
@@ -524,6 +541,7 @@ class PlanResult(Result):
     entries: Sequence[CandidateEntry]
     explanation: Explanation
     inputs: ModelInputs
+    work: OfferedWork
     time: str
     """The name of the time in ``simulated`` and in the charts."""
     front: Sequence[PlannedFleet]

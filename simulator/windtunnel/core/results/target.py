@@ -20,6 +20,10 @@ _VERDICTS = ("met", "unknown", "missed")
 """The verdicts of a fleet's targets, from the best to the worst."""
 
 
+ENGINE_ERROR = "that of the time which the engine adds before the first token"
+"""What intervals for the error of the models also contain, as the end of a clause."""
+
+
 @dataclass(frozen=True)
 class TargetVerdict(Result):
     """A target, its value with the 95% interval, and whether it is met; numbers are in the target's ``unit``.

@@ -8,7 +8,7 @@
 
   // The name of each dot's fleet to its right, left, top or bottom, wherever it overlaps no dot and no other name.
   function label(u, chart) {
-    const { ctx, bbox } = u, ratio = uPlot.pxRatio, high = 14 * ratio, gap = 9 * ratio;
+    const { ctx, bbox } = u, ratio = uPlot.pxRatio, high = 14 * ratio, gap = 12 * ratio;
     const dots = chart.names.map((name, i) => [u.valToPos(chart.x[i], "x", true), u.valToPos(chart.front[i] ?? chart.other[i], "y", true)]);
     const taken = dots.map(([x, y]) => [x - 6 * ratio, y - 6 * ratio, x + 6 * ratio, y + 6 * ratio]);
     ctx.save();
@@ -30,6 +30,21 @@
     ctx.restore();
   }
 
+  // A ring around the dot of the recommended fleet.
+  function ring(u, chart) {
+    const { ctx } = u, ratio = uPlot.pxRatio;
+    ctx.save();
+    ctx.strokeStyle = colour("ink");
+    ctx.lineWidth = 1.5 * ratio;
+    chart.recommended.forEach((is, i) => {
+      if (!is) return;
+      ctx.beginPath();
+      ctx.arc(u.valToPos(chart.x[i], "x", true), u.valToPos(chart.front[i] ?? chart.other[i], "y", true), 8.5 * ratio, 0, 2 * Math.PI);
+      ctx.stroke();
+    });
+    ctx.restore();
+  }
+
   function front(chart, options) {
     const dots = (stroke, fill) => ({ stroke, paths: () => null, points: { show: true, size: 9, stroke, fill, width: 2 } });
     const all = chart.front.concat(chart.other).filter(value => value != null), show = amount(chart.unit);
@@ -40,7 +55,7 @@
       axes: [axis({ label: "Cost (USD/h)", values: (u, splits) => splits.map(trim), space: 60, size: 30 }), axis({ label: chart.title, values: (u, splits) => splits.map(show), size: 62 })],
       series: [{}, dots(colour("c1"), colour("c1")), dots(colour("c1"), colour("paper"))],
       hooks: {
-        draw: [u => { if (chart.bound != null) rule(u, { x: u.valToPos(chart.bound, "x", true) }, colour("ink")); label(u, chart); }],
+        draw: [u => { if (chart.bound != null) rule(u, { x: u.valToPos(chart.bound, "x", true) }, colour("ink")); ring(u, chart); label(u, chart); }],
         setCursor: [live(chart.unit, [(x, i) => chart.names[i] + ": " + trim(x) + " USD/h, " + show(chart.front[i] ?? chart.other[i])])],
       },
     }, [chart.x, chart.front, chart.other]];
