@@ -270,6 +270,25 @@ def test_a_search_that_may_not_look_at_everything_still_finds_the_best_where_mor
         assert found.unexplored > 0
 
 
+def test_an_entry_that_another_space_beats_is_not_said_to_cost_much_more_than_the_best_fleet() -> None:
+    def evaluate(fleets: Any) -> list[Verdict]:
+        return [Verdict(c[0] >= 3 or c[1] >= 5, 2.0 * c[0] + 2.4 * c[1]) for c in fleets]
+
+    space = Space(
+        (8, 8),
+        1,
+        lambda fleets: np.asarray(fleets) @ (2.0, 2.4),
+        lambda _: (0.0, DualCut(np.zeros((1, 2)), np.zeros(1))),
+    )
+    kinds = {}
+    for below in (7.0, math.inf):
+        found = Search(space, evaluate, 100, below=below).run()
+        assert found.best == (3, 0)
+        kinds[below] = found.alone[1].kind
+    # Three of them cost 7.20: more than 7, and less than 1.5 times 6. Four cost 9.60.
+    assert kinds == {7.0: "not_better", math.inf: "not_searched"}
+
+
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=60), st.floats(1, 60))
 def test_a_line_below_a_table_is_below_it_and_no_line_through_zero_or_level_says_more(
     steps: list[float], at: float

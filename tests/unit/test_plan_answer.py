@@ -301,9 +301,7 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     # A run gives its targets the same ends, so that the state of a target is one thing in both.
     of_run = [(t.model_low, t.model_high, t.may_be_missed) for t in run.targets]
     assert of_run == [(i.low, i.high, not i.within) for i in intervals]
-    assert "the engine's first token (90%, judged by the value), TTFT p95 is" in " ".join(
-        plan_answer.uncertainty(found)
-    )
+    assert "before the first token (90%, judged by the value), TTFT p95 is" in " ".join(plan_answer.uncertainty(found))
     # The error of power stands beside that of time; where power is the objective, what follows from it too.
     assert "are within a factor of 1.5 (assumed: its power was not measured)" in " ".join(
         plan_answer.uncertainty(found)

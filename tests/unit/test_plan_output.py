@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 from tests.cases import search_alone
-from tests.unit.planning import CHAT
+from tests.unit.planning import CHAT, KNOWN
 
 import windtunnel
 from windtunnel.app.plan import plan
 from windtunnel.app.plan import save as save_plan
 from windtunnel.app.run import save as save_run
 from windtunnel.cli import planning
+from windtunnel.planning.simulate import Case, Setting, simulate
 from windtunnel.report import plan as report
-from windtunnel.report import plan_answer, plan_page
+from windtunnel.report import plan_answer, plan_charts, plan_page
 from windtunnel.report.page import Cell
 from windtunnel.report.summary import summary
 from windtunnel.scenario.read import scenario_from_data
@@ -74,6 +75,9 @@ def test_an_interval_states_how_many_runs_it_comes_from_as_the_same_fleet_in_run
             best = plan(scenario_from_data(data | {"targets": targets}), workers=1)
         (judged,) = best.fleets[best.recommended].targets
         assert judged.interval_runs == runs and judged.interval_source == "run"
+        count = best.fleets[best.recommended].entries["server"]
+        setting = Setting(scenario_from_data(data | {"targets": targets}), KNOWN, 0.95, 1, 1.0)
+        assert simulate(setting, Case((count,))).runs == 1 + runs  # what the plan counts as runs in all
         text = " ".join(report.text(best).split())
         assert f", {runs} more runs)" in text and f" from {runs} more runs" in text
         assert f"from {runs} more runs" in dict(report.bounds(best))["intervals"]
@@ -124,6 +128,20 @@ def test_the_files_of_two_commands_that_end_at_the_same_time_are_of_one_of_them(
         assert json.loads((folder / "result.json").read_text())["seed"] == 2
         assert "seed 2" in (folder / "report.html").read_text()
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_a_page_says_which_work_it_is_for_where_prices_come_from_and_of_which_replicas_a_fleet_is() -> None:
+    data = CHAT | {"plan": {"max": 8, "loads": []}}
+    data["fleet"] = [CHAT["fleet"][0] | {"group": {"tensor": 2}}]
+    with search_alone():
+        best = plan(scenario_from_data(data), workers=1)
+    (entry,) = best.fleets[best.recommended].configuration
+    page, replicas = plan_page.render(best), entry.count // 2
+    assert best.work.jobs == 250 and (best.work.prompt_tokens, best.work.output_tokens) == (300, 30)
+    assert "with 300 prompt and 30 output tokens each on average" in page
+    assert "Prices are those of the scenario." in page and "2.99 USD/h" in page
+    assert f"({replicas} replica{'' if replicas == 1 else 's'} of 2 devices), for" in page
+    assert any(plan_charts.charts(best)["time"]["recommended"])
 
 
 def test_texts_of_a_plan_say_what_is_held_what_was_left_out_and_which_targets_are_turned() -> None:
