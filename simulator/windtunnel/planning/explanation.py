@@ -363,7 +363,7 @@ def _change_sentence(effect: ChangeEffect, comparatives: Objective) -> str:
         fails = "meets the targets by value only" if effect.meets.value else "fails"
         text = f"{effect.change}: this fleet {fails} ({'; '.join(effect.violations)})"
     if effect.explained_by_interval:
-        text += " (the value changed little; the difference is mainly the width of the confidence interval)"
+        text += " (the change of the headroom is mainly one of the width of the interval)"
     number = effect.candidates_tried
     if effect.fleet is not None and number == 1:
         text += f"; {effect.fleet} meets the targets, at {effect.objective_text}"
