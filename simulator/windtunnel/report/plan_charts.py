@@ -24,24 +24,10 @@ def title_of(metric: str) -> str:
 def charts(plan: PlanResult) -> dict[str, ChartData]:
     """Return the data that the script draws."""
     drawn: dict[str, ChartData] = {}
-    met = meeting(plan)
-    best = plan.fleets[plan.recommended].text if plan.fleets else None
-    front = {fleet.text for fleet in plan.front}
-    for name, unit, title in (("time", "s", title_of(plan.time)), ("power", "W", "Average power")):
-        if met:
-            values = [fleet.time_s if name == "time" else fleet.power_w for fleet in met]
-            on_front = [fleet.text in front for fleet in met]
-            drawn[name] = {
-                "kind": "front",
-                "x": [fleet.cost_usd_per_h for fleet in met],
-                "front": [value if best else None for value, best in zip(values, on_front, strict=True)],
-                "other": [None if best else value for value, best in zip(values, on_front, strict=True)],
-                "names": [fleet.text for fleet in met],
-                "recommended": [fleet.text == best for fleet in met],
-                "bound": plan.lower_bound.cost_usd_per_h,
-                "unit": unit,
-                "title": title,
-            }
+    fleets = meeting(plan)
+    if fleets:
+        drawn["time"] = _front_chart(plan, fleets, [fleet.time_s for fleet in fleets], "s", title_of(plan.time))
+        drawn["power"] = _front_chart(plan, fleets, [fleet.power_w for fleet in fleets], "W", "Average power")
     if plan.rates:
         drawn["rates"] = _rate_chart(plan.rates)
     curve = plan.curve
@@ -57,6 +43,25 @@ def charts(plan: PlanResult) -> dict[str, ChartData]:
             "knee": curve.knee,
         }
     return drawn
+
+
+def _front_chart(
+    plan: PlanResult, fleets: Sequence[SimulatedFleet], values: Sequence[float | None], unit: str, title: str
+) -> ChartData:
+    """Return a value of each fleet over its cost: those on the cost frontier, the others, and the recommended one."""
+    front, best = {fleet.text for fleet in plan.front}, plan.fleets[plan.recommended].text
+    on_front = [fleet.text in front for fleet in fleets]
+    return {
+        "kind": "front",
+        "x": [fleet.cost_usd_per_h for fleet in fleets],
+        "front": [value if is_on else None for value, is_on in zip(values, on_front, strict=True)],
+        "other": [None if is_on else value for value, is_on in zip(values, on_front, strict=True)],
+        "names": [fleet.text for fleet in fleets],
+        "recommended": [fleet.text == best for fleet in fleets],
+        "bound": plan.lower_bound.cost_usd_per_h,
+        "unit": unit,
+        "title": title,
+    }
 
 
 def _rate_chart(rates: Sequence[RatePoint]) -> ChartData:
