@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import deque
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,11 +49,6 @@ def waits_for_the_other(_number: int, _pickled: bytes, case: Any) -> Any:
     return case
 
 
-def notes_its_turn(_number: int, _pickled: bytes, case: Any) -> Any:
-    (Path(case).parent / f"{len(list(Path(case).parent.iterdir()))} {Path(case).name}").touch()
-    return case
-
-
 def sleeps(_number: int, _pickled: bytes, _case: Any) -> Any:
     time.sleep(30)
 
@@ -85,26 +83,54 @@ def test_what_a_killed_worker_simulated_is_simulated_again_and_one_that_is_alway
         assert process.exitcode != 0, "it was not ended, and came to its end by itself"
 
 
-def test_a_worker_that_is_idle_simulates_what_may_be_asked_for_next_and_nothing_else_waits_for_it(
+def test_a_worker_that_is_idle_simulates_what_may_be_asked_for_next(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.setattr(planning, "_in_worker", waits_for_the_other)
+    pool = Workers(2)
+    pool.longest_s = 1.0
+    likely, asked = cast("list[Case]", [str(tmp_path / name) for name in ("likely", "asked")])
+    try:
+        pool.expect([(SETTING, likely)])
+        assert list(pool.results(SETTING, [asked])) == [asked]
+    finally:
+        pool.close()
 
-    def asked(function: Any, count: int, folder: Path) -> list[str]:
-        folder.mkdir()
-        monkeypatch.setattr(planning, "_in_worker", function)
-        pool = Workers(count)
-        pool.longest_s = 1.0
-        likely, first, second = cast("list[Case]", [str(folder / name) for name in ("likely", "first", "second")])
-        try:
-            pool.expect([(SETTING, likely)])
-            assert list(pool.results(SETTING, [first] if count > 1 else [first, second]))
-            return sorted(path.name for path in folder.iterdir())
-        finally:
-            pool.close()
 
-    assert asked(waits_for_the_other, 2, tmp_path / "two") == ["first", "likely"]
-    assert asked(notes_its_turn, 1, tmp_path / "one")[:2] == ["0 first", "1 second"]
+def test_what_is_asked_for_starts_before_what_was_announced_and_nothing_starts_twice_unless_a_worker_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[str] = []
+    under_way: deque[tuple[str, Future[Any]]] = deque()
+
+    def submit(_function: Any, _number: int, _pickled: bytes, case: str) -> Future[Any]:
+        started.append(case)
+        under_way.append((case, Future()))
+        return under_way[-1][1]
+
+    def finish_the_first(_futures: Any, **_keys: Any) -> None:
+        if under_way:
+            case, future = under_way.popleft()
+            future.set_result(case)
+
+    pool = Workers(2)
+    pool.longest_s = 1.0
+    monkeypatch.setattr(pool, "_executor", lambda: SimpleNamespace(submit=submit))
+    monkeypatch.setattr(planning, "wait", finish_the_first)
+    pool.expect([(SETTING, cast(Case, name)) for name in ("later", "likely")])
+    for names in (["first"], ["second", "third", "later"], ["later"]):
+        pool.announce(SETTING, cast("list[Case]", names))
+    assert started == ["first", "second", "third"]
+    asked = cast("list[Case]", ["a", "b"])
+    assert list(pool.results(SETTING, asked)) == asked
+    assert started == ["first", "second", "third", "a", "b", "later", "likely"]
+
+    # The plan does without a simulation that kills its worker and is not asked for.
+    while under_way:
+        under_way.pop()[1].set_exception(BrokenProcessPool())
+    assert list(pool.results(SETTING, [cast(Case, "later")])) == ["later"]
+    assert started[7:] == ["later"]
 
 
 def test_a_fleet_is_simulated_once_where_all_redrawn_runs_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import pickle
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from itertools import chain
 from multiprocessing import get_context
 
 from windtunnel.core.errors import WindtunnelError
@@ -67,8 +67,7 @@ class Workers:
     """At most ``count`` processes, which start at the first simulation that takes long enough.
 
     Simulations that are asked for go before those that were only announced, and both before those that may be asked for
-    next. ``copies``: how many processes, this one
-    among them, may price decoders before that (see ``core.forks``).
+    next. ``copies``: how many processes, this one among them, may price decoders before that (see ``core.forks``).
     """
 
     def __init__(self, count: int, copies: int = 1) -> None:
@@ -80,9 +79,10 @@ class Workers:
         self._pool: ProcessPoolExecutor | None = None
         self._settings: list[Setting] = []
         self._pickled: list[bytes] = []
-        self._announced: deque[_Task] = deque()
-        self._likely: deque[_Task] = deque()
+        self._announced: list[_Task] = []
+        self._likely: list[_Task] = []
         self._started: dict[_Task, Future[Evaluation]] = {}
+        """What was started and has not been handed out."""
         self._killed = 0
 
     def spend(self, runs: int) -> bool:
@@ -111,15 +111,15 @@ class Workers:
         """Have ``cases`` simulated whenever a worker is free, because they will be asked for."""
         if self.are_used:
             number = self._number(setting)
-            self._announced += ((number, case) for case in cases if (number, case) not in self._started)
-            self._start(deque())
+            self._announced += [(number, case) for case in cases]
+            self._start()
 
     def expect(self, likely: Sequence[tuple[Setting, Case]]) -> None:
         """Have cases simulated while a worker has nothing else to do, because they may be asked for next.
 
         Those of the call before are forgotten, unless they have begun.
         """
-        self._likely = deque((self._number(setting), case) for setting, case in likely) if self.are_used else deque()
+        self._likely = [(self._number(setting), case) for setting, case in likely] if self.are_used else []
 
     def has_begun(self, setting: Setting, case: Case) -> bool:
         """Return whether the simulation of a case has begun, or is finished."""
@@ -128,17 +128,16 @@ class Workers:
     def results(self, setting: Setting, cases: Sequence[Case]) -> Iterator[Evaluation]:
         """Yield the evaluation of each case, in order; raises the error of the first that has one."""
         tasks = [(self._number(setting), case) for case in cases]
-        self._announced = deque(task for task in self._announced if task not in tasks)
-        self._likely = deque(task for task in self._likely if task not in {*tasks, *self._started})
-        asked = deque(task for task in tasks if task not in self._started)
-        for task in tasks:
-            self._start(asked)
+        self._announced = [task for task in self._announced if task not in tasks]
+        self._likely = [task for task in self._likely if task not in tasks]
+        for i, task in enumerate(tasks):
+            self._start(tasks[i:])
             while task not in self._started or not self._started[task].done() or self._is_lost(task):
                 if task in self._started and self._is_lost(task):
                     self._restart()
                 else:
                     wait([f for f in self._started.values() if not f.done()], return_when=FIRST_COMPLETED)
-                self._start(asked)
+                self._start(tasks[i:])
             yield self._started.pop(task).result()
 
     def close(self) -> None:
@@ -155,6 +154,8 @@ class Workers:
     def _restart(self) -> None:
         """Replace workers of which one was killed, and have what they simulated simulated again.
 
+        What may be asked for next is forgotten, so that the plan does not end because of it.
+
         Raises:
             WindtunnelError: It happened too often.
         """
@@ -165,25 +166,17 @@ class Workers:
                 "--workers 1"
             )
         wait(self._started.values())  # all of them are lost that were not finished
-        lost = [task for task in self._started if self._is_lost(task)]
-        for task in lost:
-            del self._started[task]
-        self._announced.extendleft(reversed(lost))
+        self._started = {task: future for task, future in self._started.items() if not self._is_lost(task)}
+        self._likely = []
         self.close()
 
     def _running(self) -> int:
         return sum(not future.done() for future in self._started.values())
 
-    def _start(self, asked: deque[_Task]) -> None:
-        """Start simulations: one more than there are workers, so that none waits for this process.
-
-        What may be asked for next does not keep anything else waiting.
-        """
-        while (asked or self._announced or self._likely) and self._running() <= self.count:
-            queue = asked or self._announced or self._likely
-            if queue is self._likely and self._running() == self.count:
-                break
-            number, case = task = queue.popleft()
+    def _start(self, asked: Sequence[_Task] = ()) -> None:
+        """Start what is next while there is something."""
+        while (task := self._next(asked)) is not None:
+            number, case = task
             try:
                 with starting_workers():  # handing out the work is what starts processes
                     self._started[task] = self._executor().submit(_in_worker, number, self._pickled[number], case)
@@ -191,8 +184,18 @@ class Workers:
                 # A pool whose worker was killed closes its connections, which this process may be just about to use.
                 if isinstance(error, OSError) and error.errno != errno.EBADF:
                     raise
-                queue.appendleft(task)
                 self._restart()
+
+    def _next(self, asked: Sequence[_Task]) -> _Task | None:
+        """Return which simulation is to start now; None if there is none, or enough are under way.
+
+        That is one more than there are workers, so that none waits for this process. What may be asked for next starts
+        only while this process waits for what is asked for, and a worker has nothing else to do.
+        """
+        running = self._running()
+        likely = self._likely if asked and running < self.count else ()
+        waiting = chain(asked, self._announced, likely) if running <= self.count else ()
+        return next((task for task in waiting if task not in self._started), None)
 
     def _executor(self) -> ProcessPoolExecutor:
         if self._pool is None:
