@@ -177,13 +177,14 @@ def prices_note() -> str:
 
 
 def no_price(plan: PlanResult) -> str:
-    """Return that no price of one entry makes another fleet as cheap; empty where prices were not compared."""
+    """Return that no price of one device makes another fleet as cheap; empty where prices were not compared."""
     fleets = plan.fleets
     compared = plan.objective == "cost" and len(fleets) > 1 and not plan.scenario.get("autoscale")
     if plan.explanation.prices or not compared:
         return ""
     certain = ", as certain," if fleets[plan.recommended].meets.confidence else ""
-    return f"No other price of one entry alone makes another simulated fleet{certain} as cheap as this one."
+    price = "If the price of one device changes alone, the same in all its groups"
+    return f"{price}, no other simulated fleet{certain} becomes as cheap as this one."
 
 
 def prices_source(plan: PlanResult) -> str:

@@ -71,15 +71,17 @@ def _size(entry: ConfiguredEntry) -> int:
     return math.prod((entry.group or {}).get(key, 1) for key in ("tensor", "pipeline", "attention_data"))
 
 
-def _stops_with_one(plan: PlanResult) -> str:
-    """Return as a sentence that one failure stops the service of the recommended fleet; empty where it does not."""
+def _after_a_loss(plan: PlanResult) -> str:
+    """Return as a sentence what is known of the recommended fleet after a failure; empty with spare devices."""
+    if plan.spare:
+        return ""
     replicas: dict[str, int] = {}
     for entry in plan.fleets[plan.recommended].configuration:
         role = entry.role or "both"
         replicas[role] = replicas.get(role, 0) + entry.count // _size(entry)
     alone = [role for role, number in replicas.items() if number == 1]
     if not alone or ("both" in replicas and sum(replicas.values()) > 1):
-        return ""
+        return "It was not judged with a device out of service; with plan.spare: 1 it is."
     which = "the only replica" if alone[0] == "both" else f"the only replica with the role {alone[0]}"
     return f"A failure of one device of {which} stops the service; with plan.spare: 1 the fleet bears one."
 
@@ -172,7 +174,7 @@ def uncertainty(plan: PlanResult) -> list[str]:
     lines += [f"{best.model_error_caveat}." if best.model_error_caveat else ""]
     lines += [f"{_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device]
     lines += [f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed."]
-    lines += [_stops_with_one(plan)]
+    lines += ["The fleet is chosen for the work of this run; a busier time may need more.", _after_a_loss(plan)]
     return [with_signs(line) for line in lines if line]
 
 

@@ -111,7 +111,9 @@ def _figures(plan: PlanResult) -> Markup | None:
     tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{rent}, without {energy}" if energy else rent)]
     if best.usd_per_million_output_tokens is not None:
         million = f"{best.usd_per_million_output_tokens:,.2f} USD"
-        tiles.append(Tile("Cost of a million output tokens", million, "rent of this run over its tokens"))
+        tiles.append(
+            Tile("Cost of a million output tokens", million, "rent of this run, to its last token, over its tokens")
+        )
     if plan.objective != "cost":
         value = amount(objective_of(plan, best), plan.lower_bound.objective_unit)
         tiles.append(Tile(plan.objective.capitalize(), value, f"the objective: the {objective.least} fleet is sought"))
@@ -129,7 +131,7 @@ def _figures(plan: PlanResult) -> Markup | None:
         tiles.append(Tile("Headroom", share(bound.headroom), note))
     if plan.curve is not None and plan.curve.most is not None:
         last = plan.curve.most == max(point.load for point in plan.curve.points)
-        note = f"of the scenario's, by value{'; no more was tried' if last else ''}"
+        note = f"of the scenario's, by value in one run{'; no more was tried' if last else ''}"
         tiles.append(Tile("Load it can take", f"{plan.curve.most:.0%}", note))
     return page.section("figures", "The recommended fleet", page.tiles(tiles), _configuration(plan))
 
