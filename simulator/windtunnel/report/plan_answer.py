@@ -152,7 +152,9 @@ def recommendation(plan: PlanResult) -> str:
         return (
             f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}" + missed
         )
-    return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}" + missed
+    # The confidence covers chance alone; where the error of the models decides, the same clause says so.
+    if_right = " if the models are right" if beyond_error(plan.explanation.model_intervals) else ""
+    return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}{if_right}" + missed
 
 
 def uncertainty(plan: PlanResult) -> list[str]:
