@@ -222,7 +222,7 @@ def _difference(price: PriceOfConfidence, plan: Plan) -> str:
         text += "no simulated fleet does."
     else:
         text += f"{price.recommended}, at {price.recommended_objective_text}, is the {least} fleet found that does."
-    return f"{text} Of the former: {'; '.join(price.doubts)}."
+    return f"{text} What {price.fleet} does not meet with confidence: {'; '.join(price.doubts)}."
 
 
 def _one_less(candidates: Candidates, best: Evaluation, goal: str) -> Evaluation | None:

@@ -191,7 +191,8 @@ def prices_source(plan: PlanResult) -> str:
     """Return where the prices of the recommended fleet's devices come from."""
     stated = plan.scenario.get("fleet")
     priced = isinstance(stated, Sequence) and all(isinstance(e, Mapping) and e.get("price") for e in stated)
-    return f"Prices are those of {'the scenario' if priced else 'the scenario or of the description of the device'}."
+    described = "" if priced else " and, where it states none, of the description of the device"
+    return f"Prices are those of the scenario{described}."
 
 
 def work_text(plan: PlanResult) -> str:

@@ -401,8 +401,8 @@ class OfferedWork(Result):
     Attributes:
         jobs: Their number.
         last_arrival_s: When the last one arrives (s); 0 where users submit all of them.
-        prompt_tokens: The mean number of tokens of a prompt; None where no job generates tokens.
-        output_tokens: The mean number of tokens that a request generates; None as above.
+        prompt_tokens: The mean number of tokens of a prompt, over the jobs that generate tokens; None without any.
+        output_tokens: The mean number of tokens that they generate; None as above.
     """
 
     jobs: int
