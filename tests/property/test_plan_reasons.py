@@ -286,6 +286,9 @@ def check_entry(reason: EntryReason, entry: int, data: dict[str, Any], found: Pl
         assert reason.count == most == reason.allowed if reason.allowed else (reason.count + 1) * price > rent
     elif reason.kind == "not_searched":
         assert reason.count == 0 or not by_value(alone[reason.count])
+        name = found.entries[entry].name
+        simulated = [f.entries[name] for f in [*found.simulated, *found.stopped] if set(f.entries) == {name}]
+        assert reason.count >= max(simulated, default=0), "a larger fleet of it alone was simulated"
         name = {"cost": "cost_usd_per_h", "power": "power_w"}[found.objective]
         assert reason.objective >= GIVE_UP * getattr(found.fleets[0], name) / SLACK
         more = alone.get(reason.count + 1)

@@ -28,7 +28,7 @@ from windtunnel.planning import workers as plan_workers
 from windtunnel.planning.evaluation import shown
 from windtunnel.planning.load_curve import knee
 from windtunnel.planning.simulate import Case
-from windtunnel.report import numbers, plan_answer, plan_page
+from windtunnel.report import numbers, plan_answer, plan_page, plan_sensitivity
 from windtunnel.report import plan as report
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel_models.catalogue import Catalogue
@@ -141,10 +141,48 @@ def test_each_change_is_told_with_the_value_and_interval_that_it_rests_on(found:
     for change in found.explanation.changes:
         sentence = next(s for s in found.explanation.sentences if s.startswith(change.change + ":"))
         bound = change.binding
+        if bound is None:
+            assert change.lost == "fast" and all(violation in sentence for violation in change.violations)
+            continue
         assert evaluation.shown(bound.value, "s") in sentence and "95% CI" in sentence
         if change.still_meets:
             assert f"headroom {evaluation.percent(change.headroom)} at the CI upper bound" in sentence
             assert change.headroom == pytest.approx((bound.limit - bound.high) / bound.limit)
+
+
+def test_the_loss_of_a_replica_is_that_fleet_without_it_and_with_one_more_the_recommended_one_is_left(
+    found: PlanResult,
+) -> None:
+    best = found.fleets[found.recommended]
+    losses = {change.lost: change for change in found.explanation.changes if change.lost}
+    assert set(losses) == set(best.entries) == {"slow", "fast"}
+    for name, change in losses.items():
+        entries = {other: n - (other == name) for other, n in best.entries.items()}
+        data = plan_scenario()
+        data["fleet"] = [e | {"count": n} for e in data["fleet"] if (n := entries.get(e["name"]))]
+        (target,) = windtunnel.run(scenario_from_data(data)).result.targets
+        assert change.meets.value == target.met and (change.binding is None or change.binding.value == target.value)
+    lost = " ".join(plan_answer.uncertainty(found))
+    assert "With 1 × slow out of service it" in lost and "with 1 × fast out of service it misses the target" in lost
+    prices = {entry.name: entry.price_usd_per_h for entry in found.entries}
+    more = best.cost_usd_per_h + sum(prices[name] for name, change in losses.items() if not change.still_meets)
+    assert f"for {more:,.2f} USD/h, this fleet is left after a loss" in lost
+    rows = {row[0]: row[-1] for row in plan_sensitivity.change_rows(found)}
+    assert rows["1 × fast out of service"] == "not sought; plan.spare: 1 does"
+    # Where the fleet is chosen for it, it is not judged twice.
+    spare = planner.plan(scenario_from_data(plan_scenario(plan={"loads": [], "spare": 1})), workers=1)
+    assert spare.fleets and not any(change.lost for change in spare.explanation.changes)
+
+
+def test_the_load_curve_has_the_intervals_with_which_the_same_loads_are_judged_as_changes(found: PlanResult) -> None:
+    points = {point.load: point for point in found.curve.points}
+    for change in found.explanation.changes:
+        if change.load != 1.0:
+            point = points[change.load]
+            assert point.meets == change.meets
+            assert (point.value_s, point.high_s) == (change.binding.value, change.binding.high)
+    certain = [load for load, point in points.items() if point.meets.confidence]
+    assert found.curve.most_certain == max(certain) and {p.load for p in points.values() if p.high_s} >= {0.8, 1.0, 1.2}
 
 
 def test_a_wider_interval_about_the_same_value_is_called_that(found: PlanResult) -> None:

@@ -25,7 +25,7 @@ from windtunnel.planning.explanation import sentences
 from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
-from windtunnel.report import plan_answer, plan_page, plan_terms, targets
+from windtunnel.report import plan_answer, plan_page, plan_sensitivity, plan_targets, plan_terms, targets
 from windtunnel.scenario.changes import apply_change
 from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
@@ -161,12 +161,21 @@ def test_a_price_beyond_the_break_even_changes_the_answer_and_one_before_it_does
     )
 
 
-def test_assumed_inputs_are_ranked_by_what_their_ranges_do_to_the_binding_target(found: PlanResult) -> None:
+def test_assumed_inputs_are_ranked_by_what_their_ranges_do_to_a_step(found: PlanResult) -> None:
     ranked = found.explanation.assumptions
     assert ranked is not None and ranked.inputs and ranked.simulations == found.replications * 2 * len(ranked.inputs)
-    moved = [row.influence(ranked.value) for row in ranked.inputs]
-    assert moved == sorted(moved, reverse=True)
-    assert all(max(abs(r.step_low), abs(r.step_high)) >= ranked.others_step for r in ranked.inputs)
+    moved = [row.step for row in ranked.inputs]
+    assert moved == sorted(moved, reverse=True) and moved[-1] >= ranked.others_step
+    # Which values at the ends tell an influence from chance is said.
+    within = replace(ranked, low=0.0, high=1e9)
+    explained = {
+        "all of these values are within the confidence interval": within,
+        "it has no confidence interval that would tell": replace(ranked, low=None),
+        f"only those of {', '.join(row.parameter for row in ranked.inputs)}": replace(ranked, low=1e9, high=1e9),
+    }
+    for words, assumed in explained.items():
+        said = replace(found, explanation=replace(found.explanation, assumptions=assumed))
+        assert words in str(plan_sensitivity.assumptions_summary(said))
     # The figures are those of a device with that value and no other change.
     first = next(row for row in ranked.inputs if row.value_low is not None)
     sourced = device_model("l40s", KNOWN).values[first.parameter]
@@ -183,9 +192,9 @@ def test_the_next_cheaper_fleet_names_what_it_breaks_and_by_how_much() -> None:
     assert below is not None and below.cost_usd_per_h < tight.fleets[0].cost_usd_per_h
     (target,) = below.targets
     assert target.value is not None and target.value > target.limit
-    assert re.fullmatch(r"[\d.]+ times the limit|[\d.]+% beyond the limit", report.excess(target))
+    assert re.fullmatch(r"[\d.]+ times the limit|[\d.]+% beyond the limit", plan_targets.excess(target))
     page = plan_page.render(tight)
-    assert "What cheaper fleets break" in page and report.excess(target) in page
+    assert "What cheaper fleets break" in page and plan_targets.excess(target) in page
     # Of one device of each kind, the only cheaper fleet is the nearest in cost, and that which misses by least.
     text = " ".join(report.text(tight).split())
     assert tight.explanation.nearest_miss == below and "Nearest in cost, and misses by least" in page
@@ -301,7 +310,9 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     # A run gives its targets the same ends, so that the state of a target is one thing in both.
     of_run = [(t.model_low, t.model_high, t.may_be_missed) for t in run.targets]
     assert of_run == [(i.low, i.high, not i.within) for i in intervals]
-    assert "before the first token (90%, judged by the value), TTFT p95 is" in " ".join(plan_answer.uncertainty(found))
+    said = " ".join(plan_answer.uncertainty(found))
+    assert "that of an engine's time to the first token (90%, judged by the value), TTFT p95 is" in said
+    assert "measured times to the first token are within a factor of 2.97 of those of the models" in said
     # The error of power stands beside that of time; where power is the objective, what follows from it too.
     assert "are within a factor of 1.5 (assumed: its power was not measured)" in " ".join(
         plan_answer.uncertainty(found)
@@ -314,6 +325,11 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     beyond = replace(ttft, limit=0.9 * ttft.high)
     missed = replace(found, explanation=replace(found.explanation, model_intervals=[beyond, tpot]))
     assert "so TTFT p95 may be missed" in " ".join(plan_answer.uncertainty(missed))
+    # A measured time that is longer than the model's by the factor of the limit is just within it.
+    assert not plan_answer.before_renting(found)
+    factor = re.search(r"at most ([\d.]+) times those of the models", plan_answer.before_renting(missed))
+    assert factor is not None and float(factor[1]) == pytest.approx(beyond.limit / ttft.value, abs=0.01)
+    assert float(factor[1]) * ttft.value <= beyond.limit
     said = "with 95% confidence; within the error of the models TTFT p95 may be missed ("
     rented = said.replace(";", " if the models are right;")
     assert said in plan_answer.verdict(missed) and rented in plan_answer.recommendation(missed)
@@ -325,7 +341,7 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     assert '<section id="answer" class="answer met"' in plan_page.render(found)
     page = plan_page.render(missed)
     assert '<section id="answer" class="answer may-be-missed"' in page and '<li class="may-be-missed">' in page
-    line, of_tpot = (report.target_line_of(target, missed) for target in best.targets)
+    line, of_tpot = (plan_targets.target_line_of(target, missed) for target in best.targets)
     assert (line.status, line.label, of_tpot.label) == ("may-be-missed", "met (may be missed)", "met")
     state = replace(run.targets[0], limit=beyond.limit)
     assert targets.target_line(state).label == line.label
@@ -384,14 +400,15 @@ def test_a_page_defines_the_terms_of_its_first_lines_and_names_the_pue(found: Pl
     named = replace(found, fleets=[best], recommended=0, listed=[0], scenario={"site": {"pue": 1.2}})
     assert "Tensor N:" not in plan_terms.terms(named) and "tensor N: a replica" in plan_terms.terms(named)
     assert "tokens N: one step" in plan_terms.terms(named)
-    assert report.energy_a_month(named) == "73 USD of energy (with the PUE of the site, 1.2)"
-    assert report.energy_a_month(replace(named, scenario={"site": {"pue": 1.0}})) == "73 USD of energy"
+    of = "73 USD of energy (devices without their hosts"
+    assert report.energy_a_month(named) == f"{of}, with the PUE of the site, 1.2)"
+    assert report.energy_a_month(replace(named, scenario={"site": {"pue": 1.0}})) == f"{of})"
 
 
 def test_headroom_states_the_runs_of_its_interval_and_tables_have_the_same_words(found: PlanResult) -> None:
     best = found.fleets[found.recommended]
     target = replace(best.targets[0], interval_source="run", interval_runs=3)
-    assert "(3 more runs)" in report.target_line_of(target, found).margin
+    assert "(3 more runs)" in plan_targets.target_line_of(target, found).margin
     binding = replace(found.explanation, binding=target)
     assert "from the worse bound of the interval (3 more runs) to the limit" in plan_page.render(
         replace(found, explanation=binding)

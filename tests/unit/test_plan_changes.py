@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -25,6 +26,7 @@ from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
 from windtunnel.planning.workers import Workers
 from windtunnel.report import plan as report
+from windtunnel.report import plan_sensitivity
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.sources import widest_error
 
@@ -81,6 +83,25 @@ def test_a_fleet_of_more_devices_of_one_price_has_no_price_at_which_it_costs_as_
     assert explanation._prices({0: cast(Candidates, text)}, fleets, fleets[0]) == []
 
 
+def test_where_no_price_makes_another_fleet_as_cheap_the_text_says_what_was_compared() -> None:
+    found = planned()
+    slow, more, fast = (
+        replace(found.fleets[0], entries={name: n}, text=f"{n} × {name}", meets=Meets(True, True))
+        for name, n in (("slow", 4), ("slow", 5), ("fast", 9))
+    )
+    told = replace(found, recommended=0, explanation=replace(found.explanation, prices=[]))
+    said = plan_sensitivity.no_price(replace(told, fleets=[slow, more]))
+    assert "none of the simulated fleets with another one meets the targets with 95% confidence" in said
+    compared = plan_sensitivity.no_price(replace(told, fleets=[slow, more, fast]))
+    assert compared.endswith(
+        "no other simulated fleet that meets the targets with 95% confidence becomes as cheap as this one."
+    )
+    # A fleet that is not as certain as the recommended one is none to compare with.
+    doubtful = replace(fast, meets=Meets(True, False))
+    assert plan_sensitivity.no_price(replace(told, fleets=[slow, more, doubtful])) == said
+    assert not plan_sensitivity.no_price(replace(told, fleets=[slow])) and not plan_sensitivity.no_price(found)
+
+
 def test_a_policy_that_does_not_exist_is_an_error_and_no_value_that_is_left_out() -> None:
     search = {"policy": ["fifo", "fifoo"]}
     with pytest.raises(InputError, match=r"unknown policy 'fifoo'.*did you mean 'fifo'"):
@@ -108,13 +129,13 @@ def test_a_searched_group_that_is_larger_than_the_limit_is_left_out_and_the_othe
     assert left_out.values == {"fleet[0].group.tensor": 4} and "2 devices are less than a group" in left_out.reason
 
 
-def _told(counts: Counts, choice: int, *, meets: bool = True) -> Evaluation:
+def _told(counts: Counts, choice: int, *, meets: bool = True, goal: str = "value") -> Evaluation:
     """An evaluation of which only the verdict and the fleet matter."""
     return cast(
         Evaluation,
         SimpleNamespace(
             counts=counts, choice=choice, meets=Meets(meets, meets), targets=[], stopped_after=None, keeps_up=True,
-            spare_violations=(), tpot_mean_s=None, looked_again=False, reaches=lambda _goal: meets,
+            spare_violations=(), tpot_mean_s=None, judged_for="value", goal=goal, reaches=lambda _goal: meets,
         ),
     )  # fmt: skip
 
@@ -142,9 +163,9 @@ def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], sp
             bounds=SimpleNamespace(load=lambda _counts: (0.0, None)),
             objective_lower_bound=lambda counts: sum(n * p for n, p in zip(counts, prices, strict=True)),
             named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},
-            weights=(np.array(prices), 0.0), max_counts=(8,) * len(devices), plan=SimpleNamespace(max_entries=2),
+            weights=(np.array(prices), 0.0), max_counts=(8,) * len(devices), plan=SimpleNamespace(max_entries=2, spare=0),
             simulator=SimpleNamespace(found=lambda _case: None, workers=Workers(1)),
-            announce=lambda _cases: None, unknown=lambda _cases: [], model_intervals=lambda e: [f"of {e.counts}"],
+            scaled={}, replicas_text=lambda entry: f"1 × {devices[entry]}", announce=lambda _cases: None, unknown=lambda _cases: [], model_intervals=lambda e: [f"of {e.counts}"],
             text=lambda counts: f"{counts} of choice {number}", objective_text=lambda e: f"choice {e.choice}",
         ),
     )  # fmt: skip
@@ -157,14 +178,14 @@ def test_a_device_slower_than_its_model_is_replaced_by_another_one_of_any_search
     accuracies = [DeviceAccuracy("new", _accuracy("step", "transfer", 1.5))]
     # A fleet of the other device meets the targets with the other searched values, as does one of more of the same.
     simulated = [best, _told((0, 0, 4), 1), _told((0, 0, 3), 1, meets=False), _told((0, 4, 0), 1), _told((6, 0, 0), 0)]
-    *others, slower = Changes(choices, accuracies, best, simulated, "value").effects()
+    *others, slower = Changes(choices, accuracies, best, simulated).effects()
     assert slower.device == "new" and set(slower.speeds.values()) == {1 / 1.5, 1.0}
     assert not slower.still_meets and slower.fleet == "(0, 0, 4) of choice 1" and slower.objective_text == "choice 1"
     assert all(effect.device is None for effect in others)
     # What is found is judged by the error of its own models too; under the other changes no fleet is.
     assert slower.model_intervals == ["of (0, 0, 4)"] and not any(effect.model_intervals for effect in others)
     # Both alternatives of the device are slower, so that four of the other one do not serve either.
-    alone = Changes(choices, accuracies, best, [best, _told((0, 4, 0), 1)], "value").effects()[-1]
+    alone = Changes(choices, accuracies, best, [best, _told((0, 4, 0), 1)]).effects()[-1]
     assert alone.fleet == "(6, 0, 0) of choice 0"
 
 
@@ -174,8 +195,9 @@ def test_the_error_of_a_device_is_judged_by_the_value_and_other_changes_with_the
     met_by_value = SimpleNamespace(
         **{**vars(candidates), "judge": lambda cases, _goal: [_by_value(c.counts) for c in cases]}
     )
-    best, accuracies = _told((4, 0), 0), [DeviceAccuracy("new", _accuracy("step", "transfer", 1.5))]
-    changes = Changes({0: cast(Candidates, met_by_value)}, accuracies, best, [best], "confidence")
+    best = _told((4, 0), 0, goal="confidence")
+    accuracies = [DeviceAccuracy("new", _accuracy("step", "transfer", 1.5))]
+    changes = Changes({0: cast(Candidates, met_by_value)}, accuracies, best, [best])
     *others, slower = changes.effects()
     assert (slower.goal, slower.still_meets, slower.candidates_tried) == ("value", True, 0)
     assert {(other.goal, other.still_meets) for other in others} == {("confidence", False)}

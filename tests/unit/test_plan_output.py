@@ -175,7 +175,7 @@ def test_a_table_whose_columns_are_wide_has_a_row_for_each_target() -> None:
     assert header[-3:] == ["target", "value", "headroom"] and "cost" not in header
     # What a fleet costs stands below its name.
     name = rows[0][0]
-    assert isinstance(name, Cell) and name.text == fleets[0].text and "USD/h" in name.note and "kg/h" in name.note
+    assert isinstance(name, Cell) and name.text == fleets[0].text and "USD/h" in name.note and "kg CO₂e/h" in name.note
     assert [row[-3] for row in rows[:2]] == ["ttft p95 ≤ 1 s", "tpot p95 ≤ 50 ms"]
 
 

@@ -1,7 +1,9 @@
-"""The assumed inputs of a plan's answer, ranked by how far they move it.
+"""The assumed inputs of a plan's answer, ranked by how far they move the time of a step.
 
 A fleet rests on many assumed inputs of device models, and most of them hardly matter. Each is moved through its stated
-range on a representative step, which takes milliseconds. Those that move it most are then simulated at both ends.
+range on a representative step, which takes milliseconds. Those that move it most are then simulated at both ends. The
+value of a target at an end is that of one run, where a slightly longer step also changes which requests share one, so
+small differences between these values are chance and do not rank the inputs.
 """
 
 from __future__ import annotations
@@ -79,13 +81,14 @@ def assumptions(candidates: Candidates, screened: Sequence[Screened], best: Eval
     chosen = _chosen(screened)
     evaluations = candidates.judge(cases(best, screened))
     rows = [_row(s, binding.text, *evaluations[2 * i : 2 * i + 2]) for i, s in enumerate(chosen)]
-    value = binding.value
     rest = screened[len(chosen) :]
     return Assumptions(
         target=binding.text,
-        value=value,
+        value=binding.value,
+        low=binding.low,
+        high=binding.high,
         unit=binding.unit,
-        inputs=sorted(rows, key=lambda row: -row.influence(value)),
+        inputs=rows,
         others=len(rest),
         others_step=max((s.most for s in rest), default=0.0),
         simulations=sum(evaluation.runs for evaluation in evaluations),

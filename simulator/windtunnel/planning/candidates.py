@@ -211,7 +211,7 @@ class Candidates:
                 if n:
                     lost = min(self.plan.spare, n)
                     less = tuple(m - lost if i == j else m for j, m in enumerate(case.counts))
-                    devices = f"{lost * self.sizes[i]:,} × {self.names[i]}"
+                    devices = self.replicas_text(i, lost)
                     cases[replace(case, counts=less)] = f"all {devices}" if lost == n > 1 else devices
         return cases
 
@@ -331,6 +331,10 @@ class Candidates:
                 which = f"without {lost}" if lost else "with all devices in service"
                 notes.append(f"{self.text(evaluation.counts)} {which}: {binds.text}: {headroom_text(binds)}")
         return notes
+
+    def replicas_text(self, entry: int, replicas: int = 1) -> str:
+        """Return the devices of replicas of an entry as text, such as ``4 × h200``."""
+        return f"{replicas * self.sizes[entry]:,} × {self.names[entry]}"
 
     def named(self, counts: Sequence[int]) -> dict[str, int]:
         """Return the devices of a fleet by entry, without entries of which it has none."""

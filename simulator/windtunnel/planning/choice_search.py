@@ -35,7 +35,7 @@ from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel.simulation.redrawn import replication_seed
-from windtunnel.simulation.sources import model_accuracy, power_errors, provenance, widest_error
+from windtunnel.simulation.sources import provenance
 from windtunnel_models.catalogue import Catalogue
 
 _OF_DEVICES = ("cost", "throughput")
@@ -572,23 +572,8 @@ class ChoiceSearch:
 
     def candidate_entries(self) -> list[CandidateEntry]:
         """Return each candidate, what its times rest on, and why no fleet of it alone meets the targets by value."""
-        prepared, search, reasons = self.run, self.search, Reasons(self.candidates, self.targets)
-        found = [e.counts for e in self.evaluations() if e.meets.value]
-        powers = power_errors(prepared.classes)
-        entries = []
-        for i, name in enumerate(self.names):
-            label = self.devices[i].label
-            # Where another choice is as good, the search by value does not look for it; that with confidence may.
-            alone = None if any(sum(c) == c[i] for c in found) else search.alone.get(i)
-            own = {key: program for key, program in prepared.compiled.items() if key[0] == i}
-            error = widest_error(model_accuracy(own, prepared.classes), label)
-            more = tuple((1 + alone.count if alone else 0) if i == j else 0 for j in range(self.entries))
-            lower_bound = float(self.space.lower_bound(np.array([more]))[0])
-            reason = reasons.of_entry(prepared, i, alone, error, lower_bound)
-            power = next((found for found in powers if found.device == label), None)
-            price = float(self.prices[i]) / self.candidates.sizes[i]
-            entries.append(CandidateEntry(name, label, price, reason, error, power))
-        return entries
+        reasons = Reasons(self.candidates, self.targets)
+        return reasons.of_entries(self.run, self.search.alone, self.evaluations(), self.space)
 
     def inputs(self) -> ModelInputs:
         """Return the number of inputs of the device models of all candidates, and how many of them are assumed."""

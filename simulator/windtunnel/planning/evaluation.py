@@ -76,6 +76,16 @@ class Evaluation:
         of_run = [t.interval_runs for t in self.targets if t.interval_source == "run"]
         return max((number for number in of_run if number is not None), default=0)
 
+    @property
+    def goal(self) -> str:
+        """How the answer is judged if this is the recommended fleet: with ``confidence`` or by ``value``."""
+        return "confidence" if self.meets.confidence else "value"
+
+    @property
+    def judged_for(self) -> str:
+        """How other cases of the recommended fleet are judged: they are looked at again only if the fleet was."""
+        return self.goal if self.looked_again else "value"
+
     def reaches(self, goal: str) -> bool:
         """Return whether the fleet meets every target by ``value``, or with ``confidence``."""
         return self.meets.confidence if goal == "confidence" else self.meets.value

@@ -65,10 +65,10 @@ def explain(
             search=[],
         )
     best, first = fleets[evaluating.recommended(fleets)], fleets[0]
-    goal = "confidence" if best.meets.confidence else "value"
+    goal = best.goal
     objective = choices[best.choice].plan.objective
     mine = {key: program for key, program in prepared.compiled.items() if best.counts[key[0]]}
-    changes = Changes(choices, model_accuracy(mine, prepared.classes), best, evaluations, goal)
+    changes = Changes(choices, model_accuracy(mine, prepared.classes), best, evaluations)
     choices[best.choice].announce(changes.first_cases)
     with_errors = list(choices[best.choice].model_error_cases(best)) if prepared.step_error_factors() else []
     choices[best.choice].simulator.announce(with_errors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.candidates import Candidates, offered_per_s
 from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning.sensitivity import LOAD_CHANGES
 from windtunnel.planning.simulate import Case, Setting, entry_name, fleet_text, preference
 from windtunnel.planning.workers import Simulator, Workers
 from windtunnel.scenario.scenario import Scenario
@@ -25,6 +27,8 @@ from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 LOADS = (0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 """The loads of a curve unless others are stated."""
+_JUDGED = (1.0, *LOAD_CHANGES)
+"""The loads at which the recommended fleet of a plan is simulated with its intervals anyway."""
 _FURTHER = 1.25
 """The factor from one load to the next beyond ``LOADS``, up to the first at which a target is missed."""
 _MOST_FURTHER = 8
@@ -103,7 +107,8 @@ def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
         return None
     try:
         text, least = candidates.text(best.counts), candidates.min_load(best.counts)
-        return _curve(candidates.judge, best, loads, least, text, intervals=True)
+        judge = partial(candidates.judge, goal=best.judged_for)
+        return _curve(judge, best, loads, least, text, intervals=True)
     except InputError as error:
         candidates.notes.append(f"the load curve cannot be computed: {error.problem}")
         return None
@@ -120,7 +125,7 @@ def _curve(
 ) -> LoadCurve:
     """Return the curve of the fleet of ``best``, whose load is at least ``least`` at the scenario's load.
 
-    ``intervals``: it was simulated with its intervals at that load. Elsewhere a point is one run.
+    ``intervals``: the runs at the loads ``_JUDGED`` have intervals. Elsewhere a point is one run.
     """
     target, chosen = evaluating.binding_time(best), _chosen(loads)
     evaluations = list(judge(_cases(best, chosen, intervals=intervals)))
@@ -140,6 +145,7 @@ def _curve(
         knee=knee([p.load for p in points], [p.value_s for p in points]),
         rule=KNEE_RULE,
         most=max((p.load for p in points if p.meets.value), default=None),
+        most_certain=max((p.load for p in points if p.meets.confidence), default=None),
     )
 
 
@@ -148,7 +154,7 @@ def _chosen(loads: Sequence[float] | None) -> list[float]:
 
 
 def _cases(best: Evaluation, loads: Sequence[float], *, intervals: bool) -> list[Case]:
-    return [Case(best.counts, load, intervals=intervals and load == 1.0) for load in loads]
+    return [Case(best.counts, load, intervals=intervals and load in _JUDGED) for load in loads]
 
 
 def _point(load: float, evaluation: Evaluation, target: JudgedTarget | None, least: float | None) -> LoadPoint:

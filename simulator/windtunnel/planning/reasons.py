@@ -7,13 +7,14 @@ simulation of all fleets.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import (
+    CandidateEntry,
     Conflict,
     EntryReason,
     TargetLimit,
@@ -26,9 +27,10 @@ from windtunnel.planning.bounds import Bounds, Counts, Replicated
 from windtunnel.planning.candidates import PER_MILLION, Candidates
 from windtunnel.planning.evaluation import Evaluation, value_text, violations
 from windtunnel.planning.lateness import PERCENTILES, lateness_limits, most_late, until_of
-from windtunnel.planning.search import GIVE_UP, Alone, SearchResult
+from windtunnel.planning.search import GIVE_UP, Alone, SearchResult, Space
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.target import Target
+from windtunnel.simulation.sources import model_accuracy, power_errors, widest_error
 
 _ANY_NUMBER = 100_000
 """A number of devices of each entry that stands for any number."""
@@ -125,6 +127,41 @@ class Reasons:
         return self._bounds[key]
 
     # One entry alone.
+
+    def of_entries(
+        self, prepared: PreparedRun, alone: Mapping[int, Alone], simulated: Sequence[Evaluation], space: Space
+    ) -> list[CandidateEntry]:
+        """Return each candidate entry, what its times rest on, and why no fleet of it alone meets the targets by value.
+
+        ``alone`` is how the search of each entry alone ended, and ``simulated`` are the fleets of this and later
+        searches. Where another choice is as good, the search by value does not look for such fleets; that with
+        confidence may.
+        """
+        candidates, powers, entries = self.candidates, power_errors(prepared.classes), []
+        for i, name in enumerate(candidates.names):
+            label = candidates.devices[i].label
+            own = {key: program for key, program in prepared.compiled.items() if key[0] == i}
+            error = widest_error(model_accuracy(own, prepared.classes), label)
+            fleets = [e for e in simulated if sum(e.counts) == e.counts[i]]
+            end = None if any(e.meets.value for e in fleets) else alone.get(i)
+            if end is not None and end.kind in ("not_searched", "not_better"):
+                # That with confidence may have simulated larger fleets, which fail too.
+                end = replace(end, count=max([end.count, *(e.counts[i] for e in fleets)]))
+                end = replace(end, kind="largest_fails") if end.count >= candidates.max_counts[i] else end
+            more = self._only(i, 1 + end.count if end else 0)
+            lower_bound = float(space.lower_bound(np.array([more]))[0])
+            entries.append(
+                CandidateEntry(
+                    name=name,
+                    device=label,
+                    price_usd_per_h=float(candidates.prices[i]) / candidates.sizes[i],
+                    reason=self.of_entry(prepared, i, end, error, lower_bound),
+                    time_error=error,
+                    power_error=next((found for found in powers if found.device == label), None),
+                    first_token_error=first_token_error(prepared, i),
+                )
+            )
+        return entries
 
     def of_entry(
         self, prepared: PreparedRun, entry: int, alone: Alone | None, error: TimeError | None, lower_bound: float

@@ -23,6 +23,8 @@ from windtunnel.scenario.program import Generate, flattened
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.sources import widest_error
 
+LOAD_CHANGES = (1.2, 0.8)
+"""The loads under which the recommended fleet is judged, as factors on the scenario's."""
 _STEPS = 4
 """The number of fleets that are one step from the best and are tried for each change."""
 _KNOWN = 6
@@ -47,7 +49,8 @@ class _Change:
     """A change of the load, of the devices' speeds, or of the lengths of requests.
 
     ``device``: the device whose speed changes, by its label; None for all of them. ``increases_load``: a fleet that
-    fails without the change fails with it too.
+    fails without the change fails with it too. ``lost``: the entry of the best fleet of which one replica is out of
+    service.
     """
 
     text: str
@@ -57,6 +60,7 @@ class _Change:
     device: str | None = None
     prompt: float = 1.0
     output: float = 1.0
+    lost: int | None = None
 
     def speeds(self, candidates: Candidates) -> tuple[float, ...]:
         """Return the factor on the speed of each entry."""
@@ -77,7 +81,8 @@ class _Change:
             # The error is that of whole steps, of which a device's speed changes only the operations.
             steps = tuple(1.0 / factor for factor in speeds)
             speeds = ()
-        return Case(counts, self.load, speeds, steps, self.prompt, self.output)
+        left = tuple(n - (i == self.lost) for i, n in enumerate(counts))
+        return Case(left, self.load, speeds, steps, self.prompt, self.output)
 
 
 def _for_verdict(case: Case) -> Case:
@@ -126,7 +131,8 @@ class Changes:
 
     ``choices`` has the candidates of each choice by its number, ``accuracies`` are the errors of the models of the best
     fleet's devices, and ``simulated`` is what the searches have simulated. Every run has the scenario's seed, so that
-    rows differ by the change only. ``goal``: whether fleets must meet the targets by ``value``, or with ``confidence``.
+    rows differ by the change only, and a fleet is looked at again only if the best one was. Fleets must meet the
+    targets as the best one does: with confidence, or by value.
     """
 
     def __init__(
@@ -135,15 +141,11 @@ class Changes:
         accuracies: Sequence[DeviceAccuracy],
         best: Evaluation,
         simulated: Sequence[Evaluation],
-        goal: str,
     ) -> None:
         self.choices = choices
         self.candidates = choices[best.choice]
         self.accuracies = accuracies
         self.best = best
-        self.goal = goal
-        # Rows differ by the change only, so a fleet is looked at again only if the best one was.
-        self.judged_for = goal if best.looked_again else "value"
         self.simulated = simulated
         self.asked = self._asked()
 
@@ -156,10 +158,10 @@ class Changes:
         """Return the effect of each change. All searches advance together, so that fleets are simulated in parallel."""
         asked = self.asked
         try:
-            here = self.candidates.judge(self.first_cases, self.judged_for)
+            here = self.candidates.judge(self.first_cases, self.best.judged_for)
         except InputError:
             asked = [change for change in asked if self._is_possible(change)]
-            here = self.candidates.judge(self._of_best(asked), self.judged_for)
+            here = self.candidates.judge(self._of_best(asked), self.best.judged_for)
         walks = [
             self._walk(change, evaluation.reaches(self._goal_of(change)))
             for change, evaluation in zip(asked, here, strict=True)
@@ -184,7 +186,7 @@ class Changes:
 
         The error of a device's model is judged by the value, as the intervals of the targets for that error are.
         """
-        return self.goal if change.device is None else "value"
+        return self.best.goal if change.device is None else "value"
 
     def _of_best(self, asked: Sequence[_Change]) -> list[Case]:
         return [change.case(self.candidates, self.best.counts) for change in asked]
@@ -204,7 +206,7 @@ class Changes:
         for number, own in by_choice.items():
             self.choices[number].announce(list(own.values()))
         for number, own in by_choice.items():
-            judged |= dict(zip(own, self.choices[number].judge(list(own.values()), self.judged_for), strict=True))
+            judged |= dict(zip(own, self.choices[number].judge(list(own.values()), self.best.judged_for), strict=True))
         return judged
 
     def _is_possible(self, change: _Change) -> bool:
@@ -212,20 +214,27 @@ class Changes:
         try:
             self.candidates.judge(self._of_best([change]))
         except InputError as error:
-            self.candidates.notes.append(f"{change.text}: not known, because {error.problem}")
+            self.candidates.notes.append(f"{change.text}: not known, because then {error.problem}")
             return False
         return True
 
     def _asked(self) -> list[_Change]:
+        more, less = LOAD_CHANGES
         asked = [
-            _Change("20% more load", True, load=1.2),
-            _Change("20% less load", False, load=0.8),
+            _Change(f"{more - 1:.0%} more load", True, load=more),
+            _Change(f"{1 - less:.0%} less load", False, load=less),
             _Change("Every device 10% slower than its model", True, speed=1 / 1.1),
             _Change("Every device 10% faster than its model", False, speed=1 / 0.9),
         ]
         if self.best.tpot_mean_s is not None:
             asked.append(_Change("Prompts 20% longer", True, prompt=1.2))
             asked.append(_Change("Outputs 20% longer", True, output=1.2))
+        asked += [
+            _Change(f"{self.candidates.replicas_text(i)} out of service", True, lost=i)
+            for i, n in enumerate(self.best.counts)
+            if n and not self.candidates.plan.spare and i not in self.candidates.scaled
+        ]
+        asked = [c for c in asked if self.candidates.may_be_feasible(c.case(self.candidates, self.best.counts))]
         used = dict.fromkeys(
             device.label for device, n in zip(self.candidates.devices, self.best.counts, strict=True) if n
         )
@@ -272,6 +281,7 @@ class Changes:
             devices=None if found is None or other is None else found.named(other.counts),
             objective_text=None if found is None or other is None else found.objective_text(other),
             model_intervals=model_intervals,
+            lost=None if change.lost is None else names[change.lost],
         )
 
     def _walk(self, change: _Change, holds: bool) -> Walk:
@@ -279,14 +289,14 @@ class Changes:
 
         Yields the next case to simulate and receives its evaluation. Returns the fleet and the number of fleets tried.
         """
-        if change.increases_load and holds:
+        if change.lost is not None or (change.increases_load and holds):
             return None, 0  # no cheaper fleet meets the targets without the change
         tried, limit = 0, math.inf
         cheapest: Evaluation | None = None
         for fleet in self._larger(change) if change.increases_load else self._cheaper(change):
             tried += 1
             evaluation = yield [self._case(change, fleet)]
-            if evaluation.reaches(self.goal):
+            if evaluation.reaches(self.best.goal):
                 cheapest, limit = evaluation, self._rank(fleet)
                 break
         if change.increases_load and cheapest is not None:
@@ -318,7 +328,7 @@ class Changes:
             counts = tuple(a + math.ceil(n * middle / max(more)) for a, n in zip(self.best.counts, more, strict=True))
             tried += 1
             evaluation = yield [self._case(change, (self.best.choice, counts))]
-            if evaluation.reaches(self.goal):
+            if evaluation.reaches(self.best.goal):
                 smallest, high = evaluation, middle
             else:
                 low = middle
@@ -346,7 +356,7 @@ class Changes:
             tried += 1
             steps += islice(following, 1 if tried < _OTHERS else 0)
             evaluation = yield steps
-            if evaluation.reaches(self.goal):
+            if evaluation.reaches(self.best.goal):
                 return evaluation, tried
             del steps[0]
         return None, tried
@@ -360,7 +370,7 @@ class Changes:
         steps = [tuple(n + (i == j) for j, n in enumerate(best)) for i in reversed(self._entries_by_price(best))]
         steps += [tuple(math.ceil(n * factor) for n in best) for factor in (1.15, 1.3, 1.6)]
         steps = [s for s in dict.fromkeys(steps) if s != best]
-        known = [(e.choice, e.counts) for e in self.simulated if e.reaches(self.goal)]
+        known = [(e.choice, e.counts) for e in self.simulated if e.reaches(self.best.goal)]
         others = [fleet for fleet in self._ranked(known, change) if fleet != (choice, best)]
         affected = [fleet for fleet in others if change.affects(self.choices[fleet[0]], fleet[1])]
         unaffected = [fleet for fleet in others if fleet not in affected]
@@ -370,7 +380,7 @@ class Changes:
     def _cheaper(self, change: _Change) -> list[Fleet]:
         """Return cheaper fleets that narrowly fail without the change; the cheapest first."""
         best = self._rank((self.best.choice, self.best.counts))
-        known = {(e.choice, e.counts): e for e in self.simulated if not e.reaches(self.goal)}
+        known = {(e.choice, e.counts): e for e in self.simulated if not e.reaches(self.best.goal)}
 
         def nearness(fleet: Fleet) -> tuple[float, float]:
             # Of runs that were ended because a target was lost, those that lasted longer are nearer.
@@ -397,7 +407,7 @@ class Changes:
                     continue
                 tried += 1
                 evaluation = yield [self._case(change, less)]
-                if evaluation.reaches(self.goal):
+                if evaluation.reaches(self.best.goal):
                     now, shrinking = less[1], True
                     if self._rank(less) < limit:
                         cheapest = evaluation

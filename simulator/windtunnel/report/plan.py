@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
-from windtunnel.core.results.objective import GIVE_UP, OBJECTIVES, amount
-from windtunnel.core.results.plan import CandidateEntry, LoadCurve, Meets, PlannedFleet, PlanResult
-from windtunnel.core.results.target import JudgedTarget, ModelInterval
-from windtunnel.core.units import parse_unit
+from windtunnel.core.results.objective import OBJECTIVES, amount
+from windtunnel.core.results.plan import CandidateEntry, LoadCurve, PlannedFleet, PlanResult
 from windtunnel.report.numbers import (
     NOTHING,
-    exact_quantity,
-    percent,
     plural,
     printable,
     quantity,
     share,
-    value_range,
 )
-from windtunnel.report.plan_answer import HOURS_A_MONTH, beyond_error, error_ends, objective_of, power_errors, verdict
-from windtunnel.report.targets import INCONCLUSIVE, WITHIN_ERROR, TargetLine, with_signs
+from windtunnel.report.plan_answer import HOURS_A_MONTH, objective_of, power_errors, verdict
+from windtunnel.report.plan_sensitivity import assumption_rows, assumptions_summary, price_rows, prices_note
+from windtunnel.report.plan_targets import how, measured
+from windtunnel.report.targets import with_signs
 from windtunnel.report.text import WIDTH, document, table_lines
 
 _MAX_WIDTH = 120
@@ -30,8 +26,6 @@ _MAX_WIDTH = 120
 _ENTRIES_NAMED = 6
 """Entries whose limits are listed one by one although they are equal."""
 
-_UNMOVED = 1e-4
-"""The relative change of a step that is shown as none."""
 _PROOFS = {
     "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the {bound}",
     "monotone": (
@@ -68,7 +62,7 @@ def text(plan: PlanResult) -> str:
         lines += ["", *table_lines([header, *price_rows(plan)], "<>>><"), *wrap(prices_note(), width=WIDTH)]
     summary, found = assumptions_summary(plan), plan.explanation.assumptions
     if summary is not None and found is not None and found.inputs:
-        header = ["assumed input", "value (range)", "at the ends", "moves by", "meets at both"]
+        header = ["assumed input", "value (range)", "moves a step by", "at the ends", "meets at both"]
         lines += ["", *table_lines([header, *assumption_rows(plan)], "<>>><")]
         for name, what in {row.parameter: row.meaning for row in found.inputs}.items():
             lines += wrap(f"{name}: {what}", width=WIDTH, initial_indent="  ", subsequent_indent="    ")
@@ -92,101 +86,6 @@ def alone(plan: PlanResult) -> str:
     return "This fleet with all devices in service" if plan.spare else "This fleet alone"
 
 
-def target_line_of(target: JudgedTarget, plan: PlanResult) -> TargetLine:
-    """Return a target of the recommended fleet as a line of the report: its value, its limit and its headroom."""
-    error = next((i for i in plan.explanation.model_intervals if i.text == target.text), None)
-    unit, factor = ("%", 1.0) if target.unit == "1" else (target.unit, parse_unit(target.unit).factor)
-    limit, value = exact_quantity(target.limit * factor, unit), target.value
-    return TargetLine(
-        text=with_signs(target.text),
-        met=target.verdict != "missed",
-        doubt=""
-        if target.verdict != "unknown"
-        else "no interval"
-        if target.interval_source == "none"
-        else INCONCLUSIVE,
-        measured=NOTHING if value is None else quantity(value * factor, unit, limit=target.limit * factor),
-        limit=limit,
-        bound=f"{'≤' if target.comparison == '<=' else '≥'} {limit}",
-        margin=_margin(target, error),
-        ratio_to_limit=value / target.limit if value is not None and target.limit else None,
-        may_be_missed=error is not None and target.verdict != "missed" and not error.within,
-    )
-
-
-def _margin(target: JudgedTarget, error: ModelInterval | None) -> str:
-    """Return the headroom of a target with the runs of its interval, and how far the error of the models reaches."""
-    text = (target.reason or "") if target.headroom is None else f"headroom {share(target.headroom)}{runs_of(target)}"
-    text += target.out_of_service_text
-    if error is not None and not error.within:
-        text += f", model error {error_ends(error)}"
-    return text
-
-
-def runs_of(target: JudgedTarget) -> str:
-    """Return the runs from which the interval of a target comes, in brackets after a blank."""
-    return f" ({target.runs_text})" if target.runs_text else ""
-
-
-def excess(target: JudgedTarget) -> str:
-    """Return how far the value of a target is beyond its limit, or why it is not met with confidence.
-
-    Empty text if it is met with confidence.
-    """
-    if target.value is None:
-        return "no value"
-    if target.verdict == "unknown":
-        none = target.interval_source == "none"
-        return f"by value only: {'it has no interval' if none else 'its interval is not within the limit'}"
-    beyond = (target.value - target.limit) * (1 if target.comparison == "<=" else -1)
-    if beyond <= 0 or not target.limit:
-        return ""
-    ratio = target.value / target.limit
-    return f"{ratio:.3g} times the limit" if ratio >= 2 else f"{share(beyond / abs(target.limit))} beyond the limit"
-
-
-def change_rows(plan: PlanResult) -> list[list[str]]:
-    """Return a row for each change: what it is, the outcome, the binding target and its value, and what would do."""
-    rows = []
-    for effect in plan.explanation.changes:
-        outcome = how(effect.meets, plan.confidence)
-        bound = effect.binding
-        value = "; ".join(effect.violations) if bound is None else f"{_of(bound)} {measured(bound, plan)}"
-        other = "none of those tried" if not effect.still_meets or not effect.increases_load else NOTHING
-        if effect.fleet is not None:
-            other = f"{effect.fleet}, {effect.objective_text}"
-            if beyond := beyond_error(effect.model_intervals):
-                other += f"; {WITHIN_ERROR.replace('the models', 'its own models')} {beyond}"
-        elif not effect.candidates_tried:
-            other = NOTHING
-        rows.append([effect.change, outcome, with_signs(value), other])
-    return rows
-
-
-def _of(target: JudgedTarget) -> str:
-    return f"{target.metric.replace('_', ' ')} {target.statistic or ''}".strip()
-
-
-def prices_note() -> str:
-    """Return which fleets the break-even prices leave out."""
-    return (
-        "Only simulated fleets are compared. Another one may be cheaper at a price nearer to today's: of the fleets "
-        "that cost more than the best one, the search simulates few of several entries, and of one entry only those "
-        f"below {GIVE_UP:g} times its cost."
-    )
-
-
-def no_price(plan: PlanResult) -> str:
-    """Return that no price of one device makes another fleet as cheap; empty where prices were not compared."""
-    fleets = plan.fleets
-    compared = plan.objective == "cost" and len(fleets) > 1 and not plan.scenario.get("autoscale")
-    if plan.explanation.prices or not compared:
-        return ""
-    certain = ", as certain," if fleets[plan.recommended].meets.confidence else ""
-    price = "If the price of one device changes alone, the same in all its groups"
-    return f"{price}, no other simulated fleet{certain} becomes as cheap as this one."
-
-
 def prices_source(plan: PlanResult) -> str:
     """Return where the prices of the recommended fleet's devices come from."""
     stated = plan.scenario.get("fleet")
@@ -208,70 +107,6 @@ def work_text(plan: PlanResult) -> str:
         return text
     lengths = f"{work.prompt_tokens:,.0f} prompt and {work.output_tokens:,.0f} output tokens"
     return f"{text}, with {lengths} each on average"
-
-
-def price_rows(plan: PlanResult) -> list[list[str]]:
-    """Return a row for each price at which another simulated fleet costs as much as the recommended one."""
-    return [
-        [
-            effect.entry,
-            f"{effect.price:,.2f} USD/h",
-            _beyond(effect.break_even, effect.price),
-            percent(effect.change, signed=True),
-            effect.fleet,
-        ]
-        for effect in plan.explanation.prices
-    ]
-
-
-def _beyond(break_even: float, price: float) -> str:
-    """Return on which side of a break-even price another fleet is cheaper, rounded so that it holds as it is shown."""
-    cents = break_even * 100
-    if break_even > price:
-        return f"above {math.ceil(cents - 1e-6) / 100:,.2f} USD/h"
-    return f"below {math.floor(cents + 1e-6) / 100:,.2f} USD/h"
-
-
-def assumption_rows(plan: PlanResult) -> list[list[str]]:
-    """Return a row for each assumed input that was simulated, the most influential first."""
-    found = plan.explanation.assumptions
-    if found is None:
-        return []
-    factor = 1.0 if found.unit == "1" else parse_unit(found.unit).factor
-
-    def shown(value: float | None) -> str:
-        return NOTHING if value is None else share(value) if found.unit == "1" else quantity(value * factor, found.unit)
-
-    return [
-        [
-            f"{row.device} {row.parameter}",
-            f"{_short(row.value, row.unit)} ({_short(row.low, row.unit)} to {_short(row.high, row.unit)})",
-            f"{shown(row.value_low)} to {shown(row.value_high)}",
-            share(row.influence(found.value)),
-            "by value" if row.meets else "no",
-        ]
-        for row in found.inputs
-    ]
-
-
-def _short(value: float, unit: str) -> str:
-    """Return a value in ``unit`` with three significant digits."""
-    return f"{value:.3g}" if unit == "1" else quantity(value * parse_unit(unit).factor, unit)
-
-
-def assumptions_summary(plan: PlanResult) -> str | None:
-    """Return what the ranked inputs are of, how they were chosen and simulated, and what the others do."""
-    found = plan.explanation.assumptions
-    if found is None:
-        return None
-    others = f"each of the other {found.others:,} moves it by at most {share(found.others_step)}"
-    if found.others_step < _UNMOVED:
-        others = f"the other {found.others:,} do not move it"
-    return (
-        f"{with_signs(found.target)} with each input at the low and at the high end of its stated range, "
-        f"{plural(found.simulations, 'run')} in all. The inputs are those that move the time of a representative step "
-        f"of the engine most; {others}."
-    )
 
 
 def listed(plan: PlanResult) -> list[PlannedFleet]:
@@ -317,7 +152,7 @@ def fleet_rows(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[list[st
         header.insert(1, "meets targets")
     carbon = fleets[0].carbon_kg_per_h is not None
     if carbon:
-        header.append("carbon (CO₂e)")
+        header.append("carbon")
     if plan.objective == "throughput":
         header.append("throughput")
     for target in fleets[0].targets:
@@ -328,42 +163,13 @@ def fleet_rows(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[list[st
         if not certain:
             row.insert(1, how(fleet.meets, confidence))
         if carbon:
-            row.append(f"{fleet.carbon_kg_per_h:.3g} kg/h")
+            row.append(f"{fleet.carbon_kg_per_h:.3g} kg CO₂e/h")
         if plan.objective == "throughput":
             row.append(amount(fleet.throughput_per_s_per_device, plan.lower_bound.objective_unit))
         for target in fleet.targets:
             row += [measured(target, plan), NOTHING if target.headroom is None else share(target.headroom)]
         rows.append(row)
     return rows
-
-
-def how(meets: Meets, confidence: float) -> str:
-    """Return how certainly a fleet meets the targets: the same words in every table."""
-    return f"at {confidence * 100:.3g}%" if meets.confidence else "by value" if meets.value else "no"
-
-
-def measured(target: JudgedTarget, plan: PlanResult) -> str:
-    """Return a target's value with its confidence interval, and its runs unless all fleets have as many."""
-    value, unit = target.value, target.unit
-    if value is None:
-        return NOTHING
-    # A value without a unit is a share.
-    factor, unit = (1.0, "%") if unit == "1" else (parse_unit(unit).factor, unit)
-    limit = target.limit * factor
-    text = quantity(value * factor, unit, limit=limit)
-    low, high = target.low, target.high
-    if low is None or high is None or low == high or target.interval_source not in ("run", "replications"):
-        none = " (no interval)" if target.interval_source == "none" else ""
-        return f"{text}{none}{target.out_of_service_text}"
-    ends = value_range(low * factor, high * factor, unit, limit)
-    return f"{text} ({', '.join(filter(None, [ends, _how_far(target, plan)]))}){target.out_of_service_text}"
-
-
-def _how_far(target: JudgedTarget, plan: PlanResult) -> str:
-    """Return the runs of an interval, unless all fleets have as many, and its confidence where it is another one."""
-    other = "" if target.confidence == plan.confidence else f"{target.confidence * 100:.4g}%"
-    runs = "" if plan.replications > 1 and target.interval_runs == plan.replications else target.runs_text
-    return ", ".join(filter(None, [other, runs]))
 
 
 def _model_errors(entries: Sequence[CandidateEntry]) -> str:
@@ -460,7 +266,8 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
                 line += f". The best fleet ({best}) can be improved by at most {share(plan.gap)}"
             else:
                 beats = OBJECTIVES[objective].beats
-                line += f", and none{limit} that {beats} the best fleet ({best}) meets the targets"
+                which = "the best fleet by value" if plan.recommended else "the best fleet"
+                line += f", and none{limit} that {beats} {which} ({best}) meets the targets"
         rows = [(name, line)]
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
@@ -470,7 +277,9 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     rows.insert(0, ("work", work_text(plan)))
     rows += [*_intervals(plan), *_error_rows(plan)]
     inputs = plan.inputs
-    rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
+    rows.append(
+        ("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} of all candidates are assumed")
+    )
     if bound.autoscaler_usd_per_h:
         least = f"at least {bound.autoscaler_usd_per_h:,.2f} USD/h on average"
         text = f"if every device were rented only while it is busy, the rent would be {least}"
@@ -528,6 +337,8 @@ def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:
     if errors := _model_errors(plan.entries):
         step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
         text = f"90% of times are within this factor for the least certain operation{step}: {errors}"
+        if firsts := dict.fromkeys(f"{e.first_token_error:.3g}" for e in plan.entries if e.first_token_error):
+            text += f"; an engine's time to the first token {' or '.join(firsts)}"
         rows.append(("model error", text))
     if plan.fleets and (caveat := plan.fleets[plan.recommended].model_error_caveat):
         rows.append(("validation", caveat))
@@ -543,8 +354,8 @@ def energy_a_month(plan: PlanResult) -> str:
         return ""
     site = plan.scenario.get("site")
     pue = site.get("pue", 1.0) if isinstance(site, Mapping) else 1.0
-    contains = f" (with the PUE of the site, {pue:g})" if pue != 1.0 else ""
-    return f"{usd * HOURS_A_MONTH:,.0f} USD of energy{contains}"
+    contains = f", with the PUE of the site, {pue:g}" if pue != 1.0 else ""
+    return f"{usd * HOURS_A_MONTH:,.0f} USD of energy (devices without their hosts{contains})"
 
 
 def _cost(plan: PlanResult) -> str:
@@ -555,7 +366,7 @@ def _cost(plan: PlanResult) -> str:
         parts.append(f"{fleet.usd_per_million_output_tokens:,.2f} USD per million output tokens of this run")
     text = ", ".join(parts)
     if energy := energy_a_month(plan):
-        text += f", and besides {energy} a month"
+        text += f", and besides, unless the rent contains it, {energy} a month"
     return f"{text}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at most"
 
 

@@ -81,9 +81,62 @@ def _after_a_loss(plan: PlanResult) -> str:
         replicas[role] = replicas.get(role, 0) + entry.count // _size(entry)
     alone = [role for role, number in replicas.items() if number == 1]
     if not alone or ("both" in replicas and sum(replicas.values()) > 1):
-        return "It was not judged with a device out of service; with plan.spare: 1 it is."
+        losses = [effect for effect in plan.explanation.changes if effect.lost]
+        if not losses:
+            return "It was not judged with a device out of service; with plan.spare: 1 it is."
+        text = "; ".join(f"with {effect.change} it {_how_it_meets(effect, plan)}" for effect in losses)
+        return f"{text[0].upper()}{text[1:]}.{_one_more(plan, [e.lost or '' for e in losses if not e.still_meets])}"
     which = "the only replica" if alone[0] == "both" else f"the only replica with the role {alone[0]}"
     return f"A failure of one device of {which} stops the service; with plan.spare: 1 the fleet bears one."
+
+
+def _one_more(plan: PlanResult, entries: Sequence[str]) -> str:
+    """Return as sentences what the recommended fleet costs with one replica more of each entry; empty without any."""
+    if not entries:
+        return ""
+    best, prices = plan.fleets[plan.recommended], {entry.name: entry.price_usd_per_h for entry in plan.entries}
+    more = sum(_size(entry) * prices[entry.entry] for entry in best.configuration if entry.entry in entries)
+    replica = "replica" if any(_size(entry) > 1 for entry in best.configuration) else "device"
+    of_each = " of each" if len(entries) > 1 else ""
+    return (
+        f" With one {replica} more{of_each}, for {best.cost_usd_per_h + more:,.2f} USD/h, this fleet is left after a "
+        "loss; plan.spare: 1 seeks the best fleet that bears one."
+    )
+
+
+def _how_it_meets(effect: ChangeEffect, plan: PlanResult) -> str:
+    """Return how certainly the recommended fleet meets the targets under a change, and what it misses."""
+    them_ = "the target" if len(plan.fleets[0].targets) == 1 else "the targets"
+    why = f" ({'; '.join(effect.violations)})" if effect.violations else ""
+    if effect.meets.confidence:
+        return f"meets {them_} with {_confidence(plan)}"
+    return f"meets {them_} by value only" if effect.meets.value else f"misses {them_}{why}"
+
+
+def before_renting(plan: PlanResult) -> str:
+    """Return what a measurement would decide where the error of the models may break a target; empty elsewhere.
+
+    The interval of a time to the first token is a factor on its value, so a measured factor decides in the same way.
+    """
+    beyond = [i for i in plan.explanation.model_intervals if not i.within]
+    if not beyond or plan.work.output_tokens is None:
+        return ""
+    of = "one replica"
+    entries = plan.fleets[plan.recommended].configuration
+    prices = {entry.name: entry.price_usd_per_h for entry in plan.entries}
+    if len(entries) == 1 and entries[0].entry in prices:
+        size = _size(entries[0])
+        of += f" ({size:,} × {entries[0].device}, {size * prices[entries[0].entry]:,.2f} USD/h)"
+    text = f"Measure {of} with this work before you rent the fleet."
+    first = [i for i in beyond if i.metric == "ttft" and i.value and i.comparison == "<="]
+    if first:
+        factor = math.floor(min(i.limit / (i.value or math.inf) for i in first) * 100) / 100
+        text += (
+            f" By value, {' and '.join(map(target_name, first))} {'stays' if len(first) == 1 else 'stay'} within the "
+            f"limit{'' if len(first) == 1 else 's'} if measured times to the first token are at most {factor:.2f} "
+            "times those of the models."
+        )
+    return f"{text} windtunnel validate serving compares the two; calibrate serving fits the models to measured times."
 
 
 def _may_be_missed(plan: PlanResult) -> str:
@@ -160,7 +213,8 @@ def recommendation(plan: PlanResult) -> str:
 def uncertainty(plan: PlanResult) -> list[str]:
     """Return as sentences what the confidence covers, and the error of the models of the recommended fleet."""
     best, errors = plan.fleets[plan.recommended], {entry.name: entry.time_error for entry in plan.entries}
-    lines = [f"The {plan.confidence * 100:.3g}% confidence covers chance in arrivals and work."]
+    each = " and is that of each target by itself" if len(best.targets) > 1 else ""
+    lines = [f"The {plan.confidence * 100:.3g}% confidence covers chance in arrivals and work{each}."]
     parts = []
     for name in best.entries:
         error = errors.get(name)
@@ -170,12 +224,18 @@ def uncertainty(plan: PlanResult) -> list[str]:
             parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
     if parts:
         lines.append(f"{'; '.join(parts)}.")
+    factors = [e.first_token_error or 0.0 for e in plan.entries if e.name in best.entries]
+    if any(factors) and any(t.metric in ("ttft", "e2e") for t in best.targets):
+        lines.append(
+            "90% of an engine's measured times to the first token are within a factor of "
+            f"{max(factors):.3g} of those of the models."
+        )
     if powers := "; ".join(power_errors(plan)):
         lines.append(f"{powers[0].upper()}{powers[1:]}.")
     lines += [_with_model_error(plan)]
     lines += [f"{best.model_error_caveat}." if best.model_error_caveat else ""]
     lines += [f"{_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device]
-    lines += [f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed."]
+    lines += [f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} of all candidates are assumed."]
     lines += ["The fleet is chosen for the work of this run; a busier time may need more.", _after_a_loss(plan)]
     return [with_signs(line) for line in lines if line]
 
@@ -205,12 +265,7 @@ def _with_model_error(plan: PlanResult) -> str:
             f"so {'the targets' if every and len(found) > 1 else ' and '.join(map(target_name, beyond))} may be missed"
         )
     error = f"the error of the models, and {ENGINE_ERROR} (90%, judged by the value)"
-    text = f"With {error}, {values}, {outcome}."
-    if beyond and plan.work.output_tokens is not None:
-        text += (
-            " Measured times of one replica narrow this error: windtunnel calibrate serving fits the models to them."
-        )
-    return text
+    return f"With {error}, {values}, {outcome}."
 
 
 def target_name(interval: ModelInterval) -> str:

@@ -22,31 +22,38 @@ from windtunnel.report.page import Cell, Tile
 from windtunnel.report.plan import (
     after_knee,
     alone,
-    assumption_rows,
-    assumptions_summary,
     bounds,
-    change_rows,
     choice_rows,
     energy_a_month,
-    excess,
     excluded_rows,
     fleet_rows,
     held,
-    how,
     listed,
-    measured,
-    no_price,
-    price_rows,
-    prices_note,
     prices_source,
     proof,
     run_command,
-    runs_of,
-    target_line_of,
     work_text,
 )
-from windtunnel.report.plan_answer import HOURS_A_MONTH, error_ends, objective_of, recommendation, status, uncertainty
+from windtunnel.report.plan_answer import (
+    HOURS_A_MONTH,
+    before_renting,
+    error_ends,
+    objective_of,
+    recommendation,
+    status,
+    uncertainty,
+)
 from windtunnel.report.plan_charts import charts, meeting, title_of
+from windtunnel.report.plan_sensitivity import (
+    assumption_rows,
+    assumptions_summary,
+    change_rows,
+    no_price,
+    price_rows,
+    prices_note,
+    widths_note,
+)
+from windtunnel.report.plan_targets import excess, how, measured, runs_of, target_line_of
 from windtunnel.report.plan_terms import in_words, terms
 from windtunnel.report.targets import TargetLine, with_signs
 
@@ -94,6 +101,8 @@ def _answer(plan: PlanResult) -> Markup:
     rows += [page.remark("Not for sale", note) for note in plan.notes if " is not for sale: " in note]
     if plan.explanation.price_of_confidence is not None:
         rows.insert(0, page.remark("By value", with_signs(plan.explanation.price_of_confidence.text)))
+    if before_renting(plan):
+        rows.insert(0, page.remark("Before renting", with_signs(before_renting(plan))))
     if not plan.fleets:
         rows += [page.remark("Why", with_signs(conflict.text)) for conflict in plan.explanation.conflicts]
         rows += [page.remark("Reach", with_signs(reach.sentence)) for reach in plan.explanation.reach]
@@ -132,6 +141,8 @@ def _figures(plan: PlanResult) -> Markup | None:
     if plan.curve is not None and plan.curve.most is not None:
         last = plan.curve.most == max(point.load for point in plan.curve.points)
         note = f"of the scenario's, by value in one run{'; no more was tried' if last else ''}"
+        if plan.curve.most_certain is not None:
+            note += f"; with {plan.confidence * 100:.3g}% confidence at {plan.curve.most_certain:.0%}"
         tiles.append(Tile("Load it can take", f"{plan.curve.most:.0%}", note))
     return page.section("figures", "The recommended fleet", page.tiles(tiles), _configuration(plan))
 
@@ -277,7 +288,8 @@ def _changes(plan: PlanResult) -> Markup | None:
         of_prices = Markup("").join([of_table, page.hint(prices_note())])
     header = ["Change", "This fleet", "Binding target", "Fleet found"]
     table = page.table("The answer under each change", header, rows, words=(0, 1, 2, 3)) if rows else None
-    return page.section("moves", "How the answer moves", page.prose(text), table, of_prices)
+    of_widths = page.hint(widths_note(plan)) if widths_note(plan) else None
+    return page.section("moves", "How the answer moves", page.prose(text), table, of_widths, of_prices)
 
 
 def _assumptions(plan: PlanResult) -> Markup | None:
@@ -288,8 +300,8 @@ def _assumptions(plan: PlanResult) -> Markup | None:
         "Assumed input",
         "What it is",
         "Value (range)",
+        "Moves a step by",
         f"{with_signs(found.target)} at the ends",
-        "Moves by",
         "Meets at both",
     ]
     reasons = [f"{row.device} {row.parameter}: {row.reason}" for row in found.inputs if row.reason]
@@ -424,9 +436,9 @@ def _curve(plan: PlanResult) -> Markup | None:
         return None
     of, title = curve.of, title_of(curve.of)
     with_interval = sum(point.low_s is not None for point in curve.points)
-    shaded = ", and shaded its confidence interval where there is one" if with_interval > 1 else ""
+    bars = ", with a bar where it has a confidence interval" if with_interval else ""
     caption = (
-        f"{title} of {curve.fleet}{shaded}. A load of 120% is 1.2 times as many arrivals in the same time. The dashed "
+        f"{title} of {curve.fleet}{bars}. A load of 120% is 1.2 times as many arrivals in the same time. The dashed "
         "horizontal line is the limit. "
     )
     knee = "The knee, the load from which the curve rises steeply, (vertical line), is between"

@@ -224,6 +224,8 @@ class CandidateEntry(Result):
     time_error: TimeError | None
     power_error: PowerError | None = None
     """None for an entry whose power is stated."""
+    first_token_error: float | None = field(default=None, metadata=OPTIONAL)
+    """The factor within which 90% of an engine's measured times to the first token are; None where none serves."""
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,7 @@ class AssumedInput(Result):
     """An assumed input of a device model, and what the recommended fleet does at the two ends of its range.
 
     ``step_low`` and ``step_high`` are relative changes of the time of a representative step there, by which inputs are
-    selected for simulation. ``value_low`` and ``value_high`` are those of the binding target, in its unit.
+    ranked. ``value_low`` and ``value_high`` are those of the binding target, in its unit.
     """
 
     device: str
@@ -285,22 +287,30 @@ class AssumedInput(Result):
     meets: bool
     """Whether the fleet meets every target by value at both ends."""
 
-    def influence(self, value: float) -> float:
-        """Return how far the value of the binding target moves from ``value``, as a share of it."""
-        ends = [end for end in (self.value_low, self.value_high) if end is not None]
-        return max((abs(end - value) / abs(value) for end in ends if value), default=0.0)
+    @property
+    def step(self) -> float:
+        """The largest relative change of the time of a representative step."""
+        return max(abs(self.step_low), abs(self.step_high))
+
+    def is_within(self, low: float | None, high: float | None) -> bool:
+        """Return whether the values at both ends are between ``low`` and ``high``."""
+        ends = (self.value_low, self.value_high)
+        return None not in (low, high) and all(end is not None and (low or 0.0) <= end <= (high or 0.0) for end in ends)
 
 
 @dataclass(frozen=True)
 class Assumptions(Result):
-    """The assumed inputs of the recommended fleet, ranked by how far each moves the binding target.
+    """The assumed inputs of the recommended fleet, ranked by how far each moves the time of a representative step.
 
     ``inputs`` were simulated at the ends of their ranges, by ``simulations`` runs. Each of the ``others`` moves the
-    time of a representative step by at most ``others_step``.
+    time of a representative step by at most ``others_step``. ``value``, with the interval from ``low`` to ``high``, is
+    that of the binding target with the stated inputs.
     """
 
     target: str
     value: float
+    low: float | None
+    high: float | None
     unit: str
     inputs: Sequence[AssumedInput]
     others: int
@@ -334,9 +344,10 @@ class ChangeEffect(Result):
     """The recommended fleet under a change of load, speeds or lengths, and the cheapest fleet found for it.
 
     ``prompt`` and ``output`` are factors on the tokens of each request. ``device``: the device whose speed alone
-    changes, by its label; None for changes of all. The recommended fleet is judged by ``goal``: by value where one
-    device changes alone, because the error of the models is judged so, and else with confidence if it meets the targets
-    so. ``fleet`` is always judged as the recommended one is without the change.
+    changes, by its label; None for changes of all. ``lost``: the entry of which one replica is out of service; no other
+    fleet is sought for that, because ``plan.spare`` does so. The recommended fleet is judged by ``goal``: by
+    value where one device changes alone, because the error of the models is judged so, and else with confidence if it
+    meets the targets so. ``fleet`` is always judged as the recommended one is without the change.
     """
 
     change: str
@@ -359,6 +370,7 @@ class ChangeEffect(Result):
     objective_text: str | None
     model_intervals: Sequence[ModelInterval] = ()
     """Those of ``fleet`` for the error of its own models, where one device changes alone."""
+    lost: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -434,7 +446,8 @@ class LoadPoint(Result):
 class LoadCurve(Result):
     """A time (``of``) of a fleet over the load; ``knee`` is the load from which it rises steeply.
 
-    ``most`` is the largest of these loads at which the fleet meets every target by value.
+    ``most`` is the largest of these loads at which the fleet meets every target by value, and ``most_certain`` the
+    largest of those with intervals at which it meets them with confidence.
     """
 
     fleet: str
@@ -444,6 +457,7 @@ class LoadCurve(Result):
     knee: float | None
     rule: str
     most: float | None
+    most_certain: float | None
 
 
 @dataclass(frozen=True)

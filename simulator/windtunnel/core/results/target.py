@@ -20,7 +20,7 @@ _VERDICTS = ("met", "unknown", "missed")
 """The verdicts of a fleet's targets, from the best to the worst."""
 
 
-ENGINE_ERROR = "that of the time which the engine adds before the first token"
+ENGINE_ERROR = "that of an engine's time to the first token"
 """What intervals for the error of the models also contain, as the end of a clause."""
 
 

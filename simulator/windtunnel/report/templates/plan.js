@@ -76,23 +76,36 @@
       },
     }, [chart.x, chart.met, chart.missed, chart.loads]];
   }
+  // The confidence interval of a point.
+  function bar(u, x, low, high) {
+    if (low == null || high == null) return;
+    const at = u.valToPos(x, "x", true), ends = [low, high].map(value => u.valToPos(value, "y", true)), half = 4 * uPlot.pxRatio;
+    u.ctx.save();
+    u.ctx.strokeStyle = colour("c1");
+    u.ctx.lineWidth = 1.5 * uPlot.pxRatio;
+    u.ctx.beginPath();
+    u.ctx.moveTo(at, ends[0]);
+    u.ctx.lineTo(at, ends[1]);
+    for (const end of ends) { u.ctx.moveTo(at - half, end); u.ctx.lineTo(at + half, end); }
+    u.ctx.stroke();
+    u.ctx.restore();
+  }
   function curve(chart, options) {
     const values = chart.value.concat(chart.high, chart.limit).filter(value => value != null);
     return [{
       ...options,
       scales: { x: { time: false }, y: { range: () => [0, Math.max(...values) * 1.1] } },
       axes: [axis({ label: "Load (100%: arrivals of the scenario)", values: (u, splits) => splits.map(v => Math.round(v * 100) + "%"), size: 30 }), axis({ label: chart.title, values: (u, splits) => splits.map(seconds), size: 62 })],
-      series: [{}, { stroke: colour("c1"), width: 2, points: { show: true, size: 7 } },
-        { stroke: colour("c1"), width: 0.75, points: { show: false } }, { stroke: colour("c1"), width: 0.75, points: { show: false } }],
-      bands: [{ series: [3, 2], fill: colour("c1") + "2e" }],
+      series: [{}, { stroke: colour("c1"), width: 2, points: { show: true, size: 7 } }],
       hooks: {
         draw: [u => {
           if (chart.limit != null) rule(u, { y: u.valToPos(chart.limit, "y", true) }, colour("ink"));
+          chart.x.forEach((load, i) => bar(u, load, chart.low[i], chart.high[i]));
           if (chart.knee != null) rule(u, { x: u.valToPos(chart.knee, "x", true) }, colour("c2"));
         }],
         setCursor: [live("curve", [(x, i) => Math.round(x * 100) + "% load: " + seconds(chart.value[i])])],
       },
-    }, [chart.x, chart.value, chart.low, chart.high]];
+    }, [chart.x, chart.value]];
   }
 
   start((holder, width) => {
