@@ -87,7 +87,7 @@ def test_where_no_price_makes_another_fleet_as_cheap_the_text_says_what_was_comp
     found = planned()
     slow, more, fast = (
         replace(found.fleets[0], entries={name: n}, text=f"{n} × {name}", meets=Meets(True, True))
-        for name, n in (("slow", 4), ("slow", 5), ("fast", 9))
+        for name, n in (("slow speed 1", 4), ("slow speed 1.5", 5), ("fast", 9))
     )
     told = replace(found, recommended=0, explanation=replace(found.explanation, prices=[]))
     said = plan_sensitivity.no_price(replace(told, fleets=[slow, more]))
