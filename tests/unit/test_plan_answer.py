@@ -16,7 +16,7 @@ from tests.unit.planning import CHAT, KNOWN
 
 from windtunnel.app.plan import plan
 from windtunnel.core.errors import InputError
-from windtunnel.core.results.plan import Meets, PlanResult
+from windtunnel.core.results.plan import Meets, PlanResult, TraceWindow
 from windtunnel.core.results.run import TokenEstimate
 from windtunnel.core.results.target import ModelInterval
 from windtunnel.engine.prepare.demand import minimum_demand
@@ -403,6 +403,17 @@ def test_a_page_defines_the_terms_of_its_first_lines_and_names_the_pue(found: Pl
     of = "73 USD of energy (devices without their hosts"
     assert report.energy_a_month(named) == f"{of}, with the PUE of the site, 1.2)"
     assert report.energy_a_month(replace(named, scenario={"site": {"pue": 1.0}})) == f"{of})"
+
+
+def test_how_busy_other_windows_of_a_trace_are_stands_beside_the_answer(found: PlanResult) -> None:
+    def said(*windows: TraceWindow) -> str:
+        return " ".join(plan_answer.uncertainty(replace(found, work=replace(found.work, windows=windows))))
+
+    busier, busiest = TraceWindow("chat", 600.0, 100, 125), TraceWindow("code", 600.0, 100, 100)
+    assert said().count("a busier time may need more.") == 1 and "The busiest" not in said()
+    assert "more. The busiest 10 min of the trace have 25.0% more requests than these." in said(busier)
+    both = "have 25.0% more requests than these. No other 10 min of the trace of code have more requests than these."
+    assert f"The busiest 10 min of the trace of chat {both}" in said(busier, busiest)
 
 
 def test_headroom_states_the_runs_of_its_interval_and_tables_have_the_same_words(found: PlanResult) -> None:

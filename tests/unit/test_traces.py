@@ -6,6 +6,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
 from windtunnel.engine.arrivals import TraceRows, arrivals, export_trace, read_trace, trace_jobs
 from windtunnel.engine.arrivals.processes import Draws
+from windtunnel.engine.arrivals.traces import busiest_window
 from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.scenario.trace_formats import FORMATS
@@ -129,6 +131,28 @@ def test_a_window_has_the_rows_from_its_begin_to_before_its_end(small: Path) -> 
     assert window.ticks.tolist() == [0, SECOND, 2 * SECOND]
     later = jobs(small, time="t", **{"from": "1.5 s", "until": "3.5 s"})
     assert later.ticks.tolist() == [SECOND // 2, 3 * SECOND // 2]
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(0, 20), st.integers(1, 20))
+def test_the_busiest_window_of_a_trace_has_the_most_rows_within_its_length(
+    seconds: list[int], begin: int, length: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        path.write_text("t\n" + "".join(f"{second}\n" for second in seconds))
+        keys = {
+            "process": "trace",
+            "file": path.name,
+            "time": "t",
+            "from": f"{begin} s",
+            "until": f"{begin + length} s",
+        }
+        found = busiest_window(Trace.model_validate(keys), path.parent, lambda *_: Location())
+        whole = Trace.model_validate({"process": "trace", "file": path.name, "time": "t"})
+        assert busiest_window(whole, path.parent, lambda *_: Location()) is None
+    times = [second - min(seconds) for second in seconds]
+    in_window = {start: sum(start <= t < start + length for t in times) for start in range(max(times) + begin + 1)}
+    assert found == (in_window[begin], max(in_window.values()))
 
 
 def test_time_is_stretched_by_the_map_and_shortened_by_speed_in_whole_numbers(small: Path) -> None:

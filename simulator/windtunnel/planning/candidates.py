@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import ConfiguredEntry, OfferedWork, PlannedFleet, StoppedFleet
+from windtunnel.core.results.plan import ConfiguredEntry, OfferedWork, PlannedFleet, StoppedFleet, TraceWindow
 from windtunnel.core.results.target import ModelInterval, worst_intervals
 from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.arrivals.traces import busiest_window
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import looks
@@ -23,6 +24,7 @@ from windtunnel.planning.evaluation import Evaluation, binding, headroom_text, v
 from windtunnel.planning.search import Verdict
 from windtunnel.planning.simulate import Case, Setting, fleet_text
 from windtunnel.planning.workers import Simulator
+from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
@@ -58,14 +60,26 @@ def work_of(demand: Demand) -> str:
     return "tokens" if demand.following.any() else "jobs"
 
 
-def offered_work(demand: Demand, prepared: PreparedRun) -> OfferedWork:
+def offered_work(scenario: Scenario, demand: Demand, prepared: PreparedRun) -> OfferedWork:
     """Return the jobs that a fleet must serve."""
     programs = {work: program for (_, work), program in prepared.compiled.items()}.values()
     prompts = [program.prompts for program in programs if program.prompts is not None]
     outputs = [program.outputs for program in programs if program.outputs is not None]
     prompt, output = (float(np.concatenate(tokens).mean()) if tokens else None for tokens in (prompts, outputs))
     last_s = 0.0 if demand.closed else float(demand.arrival_s.max(initial=0.0))
-    return OfferedWork(len(demand), last_s, prompt, output)
+    return OfferedWork(len(demand), last_s, prompt, output, _trace_windows(scenario))
+
+
+def _trace_windows(scenario: Scenario) -> list[TraceWindow]:
+    windows = []
+    for number, workload in enumerate(scenario.workload):
+        arrivals = workload.arrivals
+        if isinstance(arrivals, Trace) and arrivals.until is not None:
+            where = partial(scenario.where, "workload", number, "arrivals")
+            rows = busiest_window(arrivals, scenario.folder, where)
+            if rows is not None:
+                windows.append(TraceWindow(workload.name, arrivals.until - arrivals.from_, *rows))
+    return windows
 
 
 def _per_s(demand: Demand, number: float) -> float:

@@ -293,7 +293,7 @@ class Planner:
             entries=about.candidate_entries(),
             explanation=explained,
             inputs=about.inputs(),
-            work=offered_work(about.candidates.demand, about.run),
+            work=offered_work(self.scenario, about.candidates.demand, about.run),
             time=evaluating.time_name(time),
             front=[choices[e.choice].planned(e) for e in evaluating.front(evaluations, time)],
             curve=curve,

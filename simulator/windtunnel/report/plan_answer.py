@@ -9,7 +9,7 @@ from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import ChangeEffect, ConfiguredEntry, PlannedFleet, PlanResult
 from windtunnel.core.results.target import ENGINE_ERROR, ModelInterval
 from windtunnel.core.units import parse_unit
-from windtunnel.report.numbers import NOTHING, exact_quantity, plural
+from windtunnel.report.numbers import NOTHING, exact_quantity, plural, share
 from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import (
     INCONCLUSIVE,
@@ -236,8 +236,22 @@ def uncertainty(plan: PlanResult) -> list[str]:
     lines += [f"{best.model_error_caveat}." if best.model_error_caveat else ""]
     lines += [f"{_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device]
     lines += [f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} of all candidates are assumed."]
-    lines += ["The fleet is chosen for the work of this run; a busier time may need more.", _after_a_loss(plan)]
+    lines += [_of_other_times(plan), _after_a_loss(plan)]
     return [with_signs(line) for line in lines if line]
+
+
+def _of_other_times(plan: PlanResult) -> str:
+    """Return as sentences that the fleet is chosen for this work, and how busy other times of its traces are."""
+    text = "The fleet is chosen for the work of this run; a busier time may need more."
+    for window in plan.work.windows:
+        of = f"the trace of {window.workload}" if len(plan.work.windows) > 1 else "the trace"
+        length, noun = exact_quantity(window.length_s, "s"), "job" if plan.work.output_tokens is None else "request"
+        if window.most_rows > window.rows:
+            more = share(window.most_rows / window.rows - 1)
+            text += f" The busiest {length} of {of} have {more} more {noun}s than these."
+        else:
+            text += f" No other {length} of {of} have more {noun}s than these."
+    return text
 
 
 def power_errors(plan: PlanResult) -> list[str]:

@@ -407,6 +407,19 @@ class ModelInputs(Result):
 
 
 @dataclass(frozen=True)
+class TraceWindow(Result):
+    """The window of a trace that a workload uses: its length (s) and its ``rows``, one job each.
+
+    ``most_rows`` is the largest number of rows in any window of that length in the file.
+    """
+
+    workload: str
+    length_s: float
+    rows: int
+    most_rows: int
+
+
+@dataclass(frozen=True)
 class OfferedWork(Result):
     """The jobs that a fleet must serve, at the scenario's load.
 
@@ -415,12 +428,14 @@ class OfferedWork(Result):
         last_arrival_s: When the last one arrives (s); 0 where users submit all of them.
         prompt_tokens: The mean number of tokens of a prompt, over the jobs that generate tokens; None without any.
         output_tokens: The mean number of tokens that they generate; None as above.
+        windows: Of each workload whose jobs are a window of a trace, how busy other windows of it are.
     """
 
     jobs: int
     last_arrival_s: float
     prompt_tokens: float | None = field(default=None, metadata=OPTIONAL)
     output_tokens: float | None = field(default=None, metadata=OPTIONAL)
+    windows: Sequence[TraceWindow] = ()
 
 
 @dataclass(frozen=True)

@@ -244,6 +244,22 @@ def trace_jobs(
     return TraceRows(table, ticks, rows, process.time_column, trace.blocks, _parsed=trace.parsed)
 
 
+def busiest_window(process: Trace, folder: Path, where: Callable[..., Location]) -> tuple[int, int] | None:
+    """Return the number of rows in the window of a trace, and the most in any window of the same length of its file.
+
+    It is None where ``until`` selects no window.
+    """
+    if process.until is None:
+        return None
+    trace = _read(folder / process.file, process.format, process.time_column, process.columns, where)
+    begin, end = _ticks(process.from_), _ticks(process.until)
+    own = bisect_left(trace.ticks, end) - bisect_left(trace.ticks, begin)
+    # As floats, because a trace may be longer than a run.
+    times = np.array(trace.ticks, dtype=np.float64)
+    rows = np.searchsorted(times, times + float(end - begin), side="left") - np.arange(len(times))
+    return own, int(rows.max())
+
+
 def row_draws(
     rows: Rows, folder: Path, rng: np.random.Generator, count: int, where: Callable[..., Location]
 ) -> TraceRows:
