@@ -303,8 +303,7 @@ def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     if effect.still_meets and effect.meets.confidence:
         return f"{text} would still meet {them(plan)}"
     if effect.still_meets:
-        open_ = f" ({'; '.join(effect.violations)})" if effect.violations else ""
-        return f"{text} would still meet {them(plan)} by value, but not with {_confidence(plan)}{open_}"
+        return f"{text} would still meet {them(plan)} by value, but not with {_confidence(plan)}"
     text += f" would not meet {them(plan)}: {effect.violations[0]}"
     if effect.fleet is None:
         return f"{text}, and none of the fleets tried would meet the targets"

@@ -234,7 +234,7 @@ def _cheaper(plan: PlanResult) -> Markup | None:
         page.prose(
             f"Of the {less} fleets that were simulated: the nearest in {plan.objective}, and the nearest to the limits."
         ),
-        page.table(f"{less.capitalize()} fleets", header, rows, words=(0, 3)),
+        page.table(f"{less.capitalize()} fleets", header, rows, words=(0, 1, 3)),
         page.notes(list(dict.fromkeys(others)), "") if others else None,
     )
 
