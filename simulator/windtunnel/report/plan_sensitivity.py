@@ -149,7 +149,8 @@ def assumptions_summary(plan: PlanResult) -> str | None:
     if None in (found.low, found.high):
         chance = "with the stated inputs it has no confidence interval that would tell chance from influence"
     elif beyond:
-        chance = f"beyond the confidence interval with the stated inputs are only those of {', '.join(beyond)}"
+        which = "all inputs" if len(beyond) == len(found.inputs) else " and ".join(beyond)
+        chance = f"those of {which} are beyond the confidence interval with the stated inputs"
     return (
         f"{with_signs(found.target)} with each input at the low and at the high end of its stated range, "
         f"{plural(found.simulations, 'run')} in all. The inputs are ranked by how far they move the time of a "
