@@ -3,8 +3,8 @@
     python benchmarks/accuracy/first_tokens.py ../shared/truth OUT.md
 
 It simulates rows of published campaigns that `serving_rows.py` does not, so that the table of that script judges
-numbers that its rows did not enter, and writes ``first_token_error`` into the files of ``windtunnel_models.engines``.
-The script needs the package's two source roots on the path.
+numbers that its rows did not enter, and writes ``first_token_error`` and ``first_token_median`` into the files of
+``windtunnel_models.engines``. The script needs the package's two source roots on the path.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ third, fifth and seventh of every eight of mixtures of experts, on at most eight
 
 `factor` is that within which 90% of the rows of a further configuration lie (the conformal quantile of the absolute
 logarithms of modelled over measured times, where each configuration counts once). That of all engines together is
-`first_token_error` of their profiles. `other configurations`: the share of rows within the factor that all other
-configurations of all engines give. A configuration is one model in one format on one group of one SKU with one engine.
+`first_token_error` of their profiles, and `first_token_median` is the median of measured over modelled times. `other
+configurations`: the share of rows within the factor that all other configurations of all engines give. A configuration
+is one model in one format on one group of one SKU with one engine.
 
 | decoders | engine | rows | configurations | median error | median bias | factor | other configurations |
 |---|---|---|---|---|---|---|---|
@@ -96,34 +97,36 @@ def line(kind: str, engine: str, rows: Sequence[Row], of_kind: Sequence[Row]) ->
     return f"| {kind} | {engine} | {len(rows)} | {len({row.configuration for row in rows})} | {figures} |\n"
 
 
-def report(rows: Sequence[Row]) -> tuple[str, dict[str, float]]:
-    """Return the report, and the factor of each kind."""
-    text, factors = HEAD, {}
+def report(rows: Sequence[Row]) -> tuple[str, dict[str, dict[str, float]]]:
+    """Return the report, and the values of the profiles' parameters for each kind."""
+    text, factors, medians = HEAD, {}, {}
     for kind in KINDS:
         of_kind = [row for row in rows if row.kind == kind]
         factors[kind] = factor(of_kind)
+        medians[kind] = float(np.exp(-np.median([row.error for row in of_kind])))
         text += line(kind, "all", of_kind, of_kind)
         for engine in sorted({row.engine for row in of_kind}):
             text += line(kind, engine, [row for row in of_kind if row.engine == engine], of_kind)
-    return text, factors
+    return text, {"first_token_error": factors, "first_token_median": medians}
 
 
-def write(factors: dict[str, float]) -> None:
-    """Write the factors into the profiles of engines that have measured ones."""
+def write(values: dict[str, dict[str, float]]) -> None:
+    """Write the values into the profiles of engines that have measured ones."""
     for path in FOLDER.glob("*.yaml"):
         text = path.read_text()
-        for kind, value in factors.items():
+        for parameter, by_kind in values.items():
+            lines = "".join(f"    {k}: {{value: {v:.2f}, source: first_token_rows}}\n" for k, v in by_kind.items())
             text = re.sub(
-                rf"(?<=\n    {kind}: {{value: )[\d.]+(?=, source: first_token_rows}})", f"{value:.2f}", text, count=1
+                rf"(?<=\n  {parameter}:\n)(    \w+: {{value: [\d.]+, source: first_token_rows}}\n)+", lines, text
             )
         path.write_text(text)
 
 
 def main(truth: Path, out: Path) -> None:
     """Write the report and the profiles."""
-    text, factors = report(list(measured(truth)))
+    text, values = report(list(measured(truth)))
     out.write_text(text)
-    write(factors)
+    write(values)
 
 
 if __name__ == "__main__":

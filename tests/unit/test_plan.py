@@ -163,15 +163,28 @@ def test_the_loss_of_a_replica_is_that_fleet_without_it_and_with_one_more_the_re
         (target,) = windtunnel.run(scenario_from_data(data)).result.targets
         assert change.meets.value == target.met and (change.binding is None or change.binding.value == target.value)
     lost = " ".join(plan_answer.uncertainty(found))
-    assert "With 1 × slow out of service it" in lost and "with 1 × fast out of service it misses the target" in lost
+    assert "With one slow out of service it" in lost and "with one fast out of service it misses the target" in lost
     prices = {entry.name: entry.price_usd_per_h for entry in found.entries}
     more = best.cost_usd_per_h + sum(prices[name] for name, change in losses.items() if not change.still_meets)
     assert f"for {more:,.2f} USD/h, this fleet is left after a loss" in lost
     rows = {row[0]: row[-1] for row in plan_sensitivity.change_rows(found)}
-    assert rows["1 × fast out of service"] == "not sought; plan.spare: 1 does"
+    assert rows["One fast out of service"] == "not sought here (plan.spare: 1 seeks one)"
     # Where the fleet is chosen for it, it is not judged twice.
     spare = planner.plan(scenario_from_data(plan_scenario(plan={"loads": [], "spare": 1})), workers=1)
     assert spare.fleets and not any(change.lost for change in spare.explanation.changes)
+
+
+def test_of_each_entry_alone_the_best_fleets_are_listed_by_value_and_with_confidence(found: PlanResult) -> None:
+    alone = {name: [f for f in found.fleets if list(f.entries) == [name]] for name in ("slow", "fast")}
+    assert any(alone.values())
+    for name, fleets in alone.items():
+        said = plan_page._best_alone(found, name)
+        if not fleets:
+            assert not said
+            continue
+        assert said.startswith(f"{report.how(fleets[0].meets, found.confidence)}: {fleets[0].text}, ")
+        certain = [fleet for fleet in fleets if fleet.meets.confidence]
+        assert f"at 95%: {certain[0].text}, " in said if certain else said.endswith("none of those simulated at 95%")
 
 
 def test_the_load_curve_has_the_intervals_with_which_the_same_loads_are_judged_as_changes(found: PlanResult) -> None:

@@ -312,7 +312,8 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     assert of_run == [(i.low, i.high, not i.within) for i in intervals]
     said = " ".join(plan_answer.uncertainty(found))
     assert "that of an engine's time to the first token (90%, judged by the value), TTFT p95 is" in said
-    assert "measured times to the first token are within a factor of 2.97 of those of the models" in said
+    first = "measured times to the first token are within a factor of 2.97 of those of the models"
+    assert f"{first}; half of them are over 1.18 times as long as those." in said
     # The error of power stands beside that of time; where power is the objective, what follows from it too.
     assert "are within a factor of 1.5 (assumed: its power was not measured)" in " ".join(
         plan_answer.uncertainty(found)
@@ -327,11 +328,13 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     assert "so TTFT p95 may be missed" in " ".join(plan_answer.uncertainty(missed))
     # A measured time that is longer than the model's by the factor of the limit is just within it.
     assert not plan_answer.before_renting(found)
-    factor = re.search(r"at most ([\d.]+) times those of the models", plan_answer.before_renting(missed))
-    assert factor is not None and float(factor[1]) == pytest.approx(beyond.limit / ttft.value, abs=0.01)
-    assert float(factor[1]) * ttft.value <= beyond.limit
+    factors = re.findall(r"at most ([\d.]+) times", plan_answer.before_renting(missed))
+    value, certain = map(float, factors)
+    (target,) = (t for t in best.targets if t.text == ttft.text)
+    for factor, end in ((value, ttft.value), (certain, target.worse_end)):
+        assert factor == pytest.approx(beyond.limit / end, abs=0.01) and factor * end <= beyond.limit
     said = "with 95% confidence; within the error of the models TTFT p95 may be missed ("
-    rented = said.replace(";", " if the models are right;")
+    rented = said.replace(";", " if the device models are right;")
     assert said in plan_answer.verdict(missed) and rented in plan_answer.recommendation(missed)
     page = re.sub(r"</?span[^>]*>", "", plan_page.render(missed))
     assert said in " ".join(report.text(missed).split()) and html.escape(rented) in page

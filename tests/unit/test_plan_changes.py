@@ -15,7 +15,7 @@ from tests.cases import search_alone
 from windtunnel.app.plan import plan
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.errors import InputError
-from windtunnel.core.results.plan import Meets, PlanResult
+from windtunnel.core.results.plan import Meets, PlanResult, TraceWindow
 from windtunnel.core.results.run import DeviceAccuracy
 from windtunnel.planning import explanation, looks
 from windtunnel.planning.bounds import Counts
@@ -159,13 +159,13 @@ def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], sp
         Candidates,
         SimpleNamespace(
             devices=[SimpleNamespace(label=name) for name in devices], names=devices, prices=prices, rents=prices,
-            scenario=SimpleNamespace(policy="fifo", programs=[]), max_cost=1e9, judge=judge, notes=[], entries=len(devices), may_be_feasible=lambda _case: True,
+            windows=(), scenario=SimpleNamespace(policy="fifo", programs=[], workload=[None]), max_cost=1e9, judge=judge, notes=[], entries=len(devices), may_be_feasible=lambda _case: True,
             bounds=SimpleNamespace(load=lambda _counts: (0.0, None)),
             objective_lower_bound=lambda counts: sum(n * p for n, p in zip(counts, prices, strict=True)),
             named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},
             weights=(np.array(prices), 0.0), max_counts=(8,) * len(devices), plan=SimpleNamespace(max_entries=2, spare=0),
             simulator=SimpleNamespace(found=lambda _case: None, workers=Workers(1)),
-            scaled={}, replicas_text=lambda entry: f"1 × {devices[entry]}", announce=lambda _cases: None, unknown=lambda _cases: [], model_intervals=lambda e: [f"of {e.counts}"],
+            scaled={}, replica_text=lambda entry: f"one {devices[entry]}", announce=lambda _cases: None, unknown=lambda _cases: [], model_intervals=lambda e: [f"of {e.counts}"],
             text=lambda counts: f"{counts} of choice {number}", objective_text=lambda e: f"choice {e.choice}",
         ),
     )  # fmt: skip
@@ -187,6 +187,23 @@ def test_a_device_slower_than_its_model_is_replaced_by_another_one_of_any_search
     # Both alternatives of the device are slower, so that four of the other one do not serve either.
     alone = Changes(choices, accuracies, best, [best, _told((0, 4, 0), 1)]).effects()[-1]
     assert alone.fleet == "(6, 0, 0) of choice 0"
+
+
+@pytest.mark.parametrize(("rows", "workloads", "load"), [(125, 1, 1.25), (100, 1, None), (125, 2, None)])
+def test_the_load_of_the_busiest_window_of_the_only_trace_is_a_change(
+    rows: int, workloads: int, load: float | None
+) -> None:
+    candidates = vars(_candidates(0, ("new",), (1.0,), {"new": 1.0}))
+    windows = [TraceWindow("chat", 600.0, 100, rows)]
+    scenario = SimpleNamespace(policy="fifo", programs=[], workload=[None] * workloads)
+    of_trace = cast(Candidates, SimpleNamespace(**{**candidates, "windows": windows, "scenario": scenario}))
+    best = _told((4,), 0)
+    effects = Changes({0: of_trace}, [], best, [best, _told((5,), 0)]).effects()
+    busiest = [effect for effect in effects if "busiest" in effect.change]
+    assert [effect.load for effect in busiest] == ([] if load is None else [load])
+    for effect in busiest:
+        assert effect.change == "25.0% more load, as in the busiest window of this length of the trace"
+        assert not effect.still_meets and effect.fleet == "(5,) of choice 0"
 
 
 def test_the_error_of_a_device_is_judged_by_the_value_and_other_changes_with_the_confidence_asked_for() -> None:

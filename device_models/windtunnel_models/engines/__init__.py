@@ -68,6 +68,7 @@ _PARAMETERS = {
             required=True,
         ),
         Parameter("first_token_error", "1", "factor of the 90% interval of the time to the first token", KINDS),
+        Parameter("first_token_median", "1", "median of measured over modelled times to the first token", KINDS),
         Parameter("logit_copies", "1", "float32 copies of the logits while tokens are sampled"),
         *(Parameter(name, "B", doc) for name, doc in _RESERVES.items()),
         Parameter("fused_tokens", "1", "most tokens of a step whose all-reduces also normalise"),
@@ -203,6 +204,9 @@ def _read(path: Path) -> ServingEngine:
         frontend_s=values["frontend_s"],
         late_prompts=values["late_prompts"],
         first_token_errors={kind: values[f"first_token_error.{kind}"] for kind in KINDS},
+        first_token_medians={
+            kind: values[f"first_token_median.{kind}"] for kind in KINDS if f"first_token_median.{kind}" in values
+        },
         values={name: value for name, value in values.items() if name.partition(".")[0] in _FITTED_NAMES},
         fitted={key: tuple(skus) for key, skus in top.get("fitted", {}).items()},
         doc=str(top["doc"]),

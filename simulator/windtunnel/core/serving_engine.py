@@ -152,6 +152,7 @@ class ServingEngine:
         late_prompts: How many times of reading its prompt alone also pass before the first token is delivered. An
             engine that prepares a step while the step before runs has the tokens of that one a step later.
         first_token_errors: The factor of the 90% interval of the time to the first token, by ``DENSE`` and ``EXPERTS``.
+        first_token_medians: The median of measured over modelled times to the first token, likewise; may be empty.
         values: The numbers of ``EngineTimes`` by name and key, such as ``decode.GH100``. Keys are dies, for dense
             decoders, or ``EXPERTS`` or ``OTHER``.
         fitted: The SKUs whose measurements entered the numbers of a key.
@@ -175,6 +176,7 @@ class ServingEngine:
     first_token_errors: Mapping[str, SourcedValue] = field(hash=False)
     values: Mapping[str, SourcedValue] = field(default_factory=dict, hash=False)
     fitted: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+    first_token_medians: Mapping[str, SourcedValue] = field(default_factory=dict, hash=False)
     doc: str = ""
     makers: Sequence[str] = ()
     """The makers of the devices on which it runs; empty: of any."""
@@ -219,6 +221,10 @@ class ServingEngine:
     def first_token_error(self, model: Architecture) -> SourcedValue:
         """Return the factor of the 90% interval of the time to the first token of a model."""
         return self.first_token_errors[EXPERTS if _has_experts(model) else DENSE]
+
+    def first_token_median(self, model: Architecture) -> SourcedValue | None:
+        """Return the median of measured over modelled times to the first token of a model; None if it is not known."""
+        return self.first_token_medians.get(EXPERTS if _has_experts(model) else DENSE)
 
     def with_first_token(self, model: Architecture, first: Bounds, whole: Bounds) -> tuple[Bounds, Bounds]:
         """Return the bounds of a time to the first token and of an end-to-end latency with the error of the former.

@@ -48,7 +48,9 @@ def serving_model(
         arguments.note("model", f"no Hugging Face id is known; supply the checkpoint of {own}")
         return checkpoint.placeholder(), to
     arguments.note(
-        "model", f"a fine-tuned checkpoint, such as one for chat: any of the shape of {checkpoint.published} works"
+        "model",
+        f"the command serves {checkpoint.published}; a checkpoint of the same shape, such as one tuned for chat, takes "
+        "as long",
     )
     return checkpoint.published, to
 

@@ -157,7 +157,9 @@ def _routes(run: PreparedRun, found: Sequence[Replicas]) -> Iterator[Unexpressed
     policy = run.policy
     if sum(replicas.count for replicas in found) > 1 and policy.route.name != "round-robin":
         name = "one central queue" if policy.route.name == "central" else policy.route.name
-        yield Unexpressed("policy.route", f"{name}: a Service spreads connections evenly; use a router")
+        yield Unexpressed(
+            "policy.route", f"{name}: the manifest's Service spreads connections evenly, so this needs a router"
+        )
     if any(replicas.role != "both" for replicas in found) and policy.decode_route is not None:
         yield Unexpressed("policy.decode_route", f"{policy.decode_route.name}: it is the router's")
 

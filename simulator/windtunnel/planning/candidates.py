@@ -60,16 +60,6 @@ def work_of(demand: Demand) -> str:
     return "tokens" if demand.following.any() else "jobs"
 
 
-def offered_work(scenario: Scenario, demand: Demand, prepared: PreparedRun) -> OfferedWork:
-    """Return the jobs that a fleet must serve."""
-    programs = {work: program for (_, work), program in prepared.compiled.items()}.values()
-    prompts = [program.prompts for program in programs if program.prompts is not None]
-    outputs = [program.outputs for program in programs if program.outputs is not None]
-    prompt, output = (float(np.concatenate(tokens).mean()) if tokens else None for tokens in (prompts, outputs))
-    last_s = 0.0 if demand.closed else float(demand.arrival_s.max(initial=0.0))
-    return OfferedWork(len(demand), last_s, prompt, output, _trace_windows(scenario))
-
-
 def _trace_windows(scenario: Scenario) -> list[TraceWindow]:
     windows = []
     for number, workload in enumerate(scenario.workload):
@@ -117,6 +107,20 @@ class Candidates:
     def entries(self) -> int:
         """The number of candidate entries."""
         return len(self.names)
+
+    @cached_property
+    def windows(self) -> Sequence[TraceWindow]:
+        """The windows of traces that are the work, with how busy others of the same length are."""
+        return _trace_windows(self.scenario)
+
+    def offered_work(self, prepared: PreparedRun) -> OfferedWork:
+        """Return the jobs that a fleet must serve, which ``prepared`` has."""
+        demand, programs = self.demand, {work: program for (_, work), program in prepared.compiled.items()}.values()
+        prompts = [program.prompts for program in programs if program.prompts is not None]
+        outputs = [program.outputs for program in programs if program.outputs is not None]
+        prompt, output = (float(np.concatenate(tokens).mean()) if tokens else None for tokens in (prompts, outputs))
+        last_s = 0.0 if demand.closed else float(demand.arrival_s.max(initial=0.0))
+        return OfferedWork(len(demand), last_s, prompt, output, self.windows)
 
     @cached_property
     def max_cost(self) -> float:
@@ -225,7 +229,7 @@ class Candidates:
                 if n:
                     lost = min(self.plan.spare, n)
                     less = tuple(m - lost if i == j else m for j, m in enumerate(case.counts))
-                    devices = self.replicas_text(i, lost)
+                    devices = f"{lost * self.sizes[i]:,} × {self.names[i]}"
                     cases[replace(case, counts=less)] = f"all {devices}" if lost == n > 1 else devices
         return cases
 
@@ -346,9 +350,10 @@ class Candidates:
                 notes.append(f"{self.text(evaluation.counts)} {which}: {binds.text}: {headroom_text(binds)}")
         return notes
 
-    def replicas_text(self, entry: int, replicas: int = 1) -> str:
-        """Return the devices of replicas of an entry as text, such as ``4 × h200``."""
-        return f"{replicas * self.sizes[entry]:,} × {self.names[entry]}"
+    def replica_text(self, entry: int) -> str:
+        """Return one replica of an entry as text, such as ``one replica of h200 (4 devices)``."""
+        size = self.sizes[entry]
+        return f"one {self.names[entry]}" if size == 1 else f"one replica of {self.names[entry]} ({size:,} devices)"
 
     def named(self, counts: Sequence[int]) -> dict[str, int]:
         """Return the devices of a fleet by entry, without entries of which it has none."""

@@ -22,7 +22,7 @@ from windtunnel.engine.results.metrics import notes_of_drain
 from windtunnel.planning import assumptions, explanation, looks
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
-from windtunnel.planning.candidates import Candidates, offered_work
+from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.choices import Choice, Choices, recommended_changes, values_text
 from windtunnel.planning.evaluation import Evaluation
@@ -293,7 +293,7 @@ class Planner:
             entries=about.candidate_entries(),
             explanation=explained,
             inputs=about.inputs(),
-            work=offered_work(self.scenario, about.candidates.demand, about.run),
+            work=about.candidates.offered_work(about.run),
             time=evaluating.time_name(time),
             front=[choices[e.choice].planned(e) for e in evaluating.front(evaluations, time)],
             curve=curve,

@@ -78,8 +78,8 @@ def reaches(searches: Sequence[ChoiceSearch], missed: Sequence[str]) -> list[Tar
         rows.sort(key=lambda row: row.least)
         floor, limit = to_unit(min(known), target.unit), to_unit(target.limit, target.unit)
         if floor > limit or target.text in missed:
-            errors = [first_token_error(s.run) for s in searches] if target.metric == "ttft" else []
-            error = max((factor for factor in errors if factor is not None), default=None)
+            errors = [first_token_error(s.run) for s in searches if target.metric == "ttft"]
+            error = max((error.factor for error in errors if error is not None), default=None)
             reach = TargetReach(
                 text=target.text, limit=limit, unit=target.unit, least=floor, entries=rows, first_token_error=error
             )

@@ -17,6 +17,7 @@ from windtunnel.core.results.plan import (
     CandidateEntry,
     Conflict,
     EntryReason,
+    FirstTokenError,
     TargetLimit,
     TimeError,
 )
@@ -97,17 +98,18 @@ def _least_gap_s(own: FloatArray, tokens: FloatArray, total: float, target: Targ
     return float(own[order][np.argmax(beyond)]) if beyond.any() else None
 
 
-def first_token_error(prepared: PreparedRun, entry: int | None = None) -> float | None:
-    """Return the largest factor of the 90% interval of a time to the first token, of an entry or of all of them.
-
-    None where no engine serves.
-    """
-    factors = []
+def first_token_error(prepared: PreparedRun, entry: int | None = None) -> FirstTokenError | None:
+    """Return the largest error of a time to the first token, of an entry or of all; None if no engine serves."""
+    found = []
     for (number, _), program in prepared.compiled.items():
         engine = prepared.classes[number].replica.engine
         if entry in (None, number) and program.decoder is not None and engine is not None:
-            factors.append(engine.first_token_error(program.decoder.model).value)
-    return max(factors, default=None)
+            error, median = (
+                engine.first_token_error(program.decoder.model),
+                engine.first_token_median(program.decoder.model),
+            )
+            found.append(FirstTokenError(error.value, None if median is None else median.value))
+    return max(found, key=lambda error: error.factor, default=None)
 
 
 class Reasons:
@@ -178,7 +180,7 @@ class Reasons:
             reason = replace(reason, objective=OBJECTIVES[self.candidates.plan.objective].shown(lower_bound))
         of_first = first_token_error(prepared, entry)
         if of_first is not None and reason.kind == "too_slow" and self._are_first_tokens(reason):
-            error = TimeError(of_first, "the first token", "measured")
+            error = TimeError(of_first.factor, "the first token", "measured")
         factor = 1.0 if error is None else error.factor
         reason = replace(reason, within_model_error=self._may_turn(entry, reason, factor))
         text = _entry_text(reason, error, self.candidates)
@@ -463,7 +465,9 @@ def _entry_text(reason: EntryReason, error: TimeError | None, candidates: Candid
         limit = f"{amount(reason.objective or 0.0, candidates.unit)} or {'less' if objective.inverse else 'more'}"
         suffice = f"{count:,} do not suffice, and " if count > 1 else "one does not suffice, and " if count else ""
         more = "it" if count == 0 else "more"
-        beaten = f"{f'under 1/{GIVE_UP:g} of' if objective.inverse else f'over {GIVE_UP:g} times'} the best fleet"
+        beaten = (
+            f"{f'under 1/{GIVE_UP:g} of' if objective.inverse else f'over {GIVE_UP:g} times'} the best fleet by value"
+        )
         if reason.kind == "not_better":
             beaten = "which is no better than a fleet found with other values"
         text = f"not searched further by value: alone, {suffice}{more} would be at {limit}, {beaten}"

@@ -90,6 +90,10 @@ def _for_verdict(case: Case) -> Case:
     return replace(case, until_lost=True, until_unsure=case != Case(case.counts))
 
 
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _only_generates(scenario: Scenario) -> bool:
     """Return whether all that jobs do is steps of serving engines."""
     policy = scenario.policy
@@ -223,6 +227,7 @@ class Changes:
         asked = [
             _Change(f"{more - 1:.0%} more load", True, load=more),
             _Change(f"{1 - less:.0%} less load", False, load=less),
+            *self._busiest(),
             _Change("Every device 10% slower than its model", True, speed=1 / 1.1),
             _Change("Every device 10% faster than its model", False, speed=1 / 0.9),
         ]
@@ -230,7 +235,7 @@ class Changes:
             asked.append(_Change("Prompts 20% longer", True, prompt=1.2))
             asked.append(_Change("Outputs 20% longer", True, output=1.2))
         asked += [
-            _Change(f"{self.candidates.replicas_text(i)} out of service", True, lost=i)
+            _Change(f"{_capitalized(self.candidates.replica_text(i))} out of service", True, lost=i)
             for i, n in enumerate(self.best.counts)
             if n and not self.candidates.plan.spare and i not in self.candidates.scaled
         ]
@@ -247,6 +252,19 @@ class Changes:
                 )
                 asked.append(_Change(text, True, speed=1 / error.factor, device=label))
         return asked
+
+    def _busiest(self) -> list[_Change]:
+        """Return the load of the busiest window of the trace, if there is one trace and another window is busier."""
+        windows = self.candidates.windows if len(self.candidates.scenario.workload) == 1 else ()
+        return [
+            _Change(
+                f"{window.most_rows / window.rows - 1:.1%} more load, as in the busiest window of this length of the trace",
+                True,
+                load=window.most_rows / window.rows,
+            )
+            for window in windows
+            if window.most_rows > window.rows
+        ]
 
     def _effect(
         self,

@@ -27,18 +27,18 @@ _ENTRIES_NAMED = 6
 """Entries whose limits are listed one by one although they are equal."""
 
 _PROOFS = {
-    "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the {bound}",
+    "exhaustive": "every fleet{limit}{better} was simulated or is excluded by the {bound}",
     "monotone": (
-        "every {better}fleet{limit} was simulated, is excluded by the {bound}, or is part of a larger fleet that failed"
+        "every fleet{limit}{better} was simulated, is excluded by the {bound}, or is part of a larger fleet that failed"
     ),
-    "open": "the limit of simulated fleets was reached; some {better}fleets remain unexplored",
+    "open": "the limit of simulated fleets was reached; some fleets{better} were not simulated",
 }
 
 
 def proof(plan: PlanResult) -> str:
     """Return which fleets could still be better; if no fleet meets the targets, which could still meet them."""
     objective, kind = OBJECTIVES[plan.objective], plan.search.proof
-    better = f"{objective.less} " if plan.fleets else "other " if kind == "open" else ""
+    better = f" that {objective.beats} the best fleet by value" if plan.fleets else ""
     return _PROOFS[kind].format(better=better, limit=plan.search.limit, bound=objective.bound_name)
 
 
@@ -272,7 +272,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
     if plan.fleets:
-        varied = "covers the random variation of arrivals and work; lines below vary the error of the device models"
+        varied = "covers the random variation of arrivals and work, and not the error of the device models"
         rows[:0] = [("cost", _cost(plan)), ("confidence", varied)]
     rows.insert(0, ("work", work_text(plan)))
     rows += [*_intervals(plan), *_error_rows(plan)]
@@ -282,7 +282,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     )
     if bound.autoscaler_usd_per_h:
         least = f"at least {bound.autoscaler_usd_per_h:,.2f} USD/h on average"
-        text = f"if every device were rented only while it is busy, the rent would be {least}"
+        text = f"if every device of any fleet were rented only while it is busy, the rent would be {least}"
         rows.append(("autoscaling", f"{text}; this is a lower bound: no policy that reaches it was simulated"))
     search = plan.search
     until_lost = f", {search.stopped_fleets:,} of them until a target was lost" if search.stopped_fleets else ""
@@ -337,7 +337,7 @@ def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:
     if errors := _model_errors(plan.entries):
         step = " (a step is one iteration of a serving engine)" if "step" in errors else ""
         text = f"90% of times are within this factor for the least certain operation{step}: {errors}"
-        if firsts := dict.fromkeys(f"{e.first_token_error:.3g}" for e in plan.entries if e.first_token_error):
+        if firsts := dict.fromkeys(f"{e.first_token_error.factor:.3g}" for e in plan.entries if e.first_token_error):
             text += f"; an engine's time to the first token {' or '.join(firsts)}"
         rows.append(("model error", text))
     if plan.fleets and (caveat := plan.fleets[plan.recommended].model_error_caveat):
@@ -367,7 +367,7 @@ def _cost(plan: PlanResult) -> str:
     text = ", ".join(parts)
     if energy := energy_a_month(plan):
         text += f", and besides, unless the rent contains it, {energy} a month"
-    return f"{text}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at most"
+    return f"{text}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at the peak"
 
 
 def choice_rows(plan: PlanResult) -> list[list[str]]:

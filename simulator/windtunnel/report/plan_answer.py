@@ -84,7 +84,9 @@ def _after_a_loss(plan: PlanResult) -> str:
         losses = [effect for effect in plan.explanation.changes if effect.lost]
         if not losses:
             return "It was not judged with a device out of service; with plan.spare: 1 it is."
-        text = "; ".join(f"with {effect.change} it {_how_it_meets(effect, plan)}" for effect in losses)
+        text = "; ".join(
+            f"with {effect.change[0].lower()}{effect.change[1:]} it {_how_it_meets(effect, plan)}" for effect in losses
+        )
         return f"{text[0].upper()}{text[1:]}.{_one_more(plan, [e.lost or '' for e in losses if not e.still_meets])}"
     which = "the only replica" if alone[0] == "both" else f"the only replica with the role {alone[0]}"
     return f"A failure of one device of {which} stops the service; with plan.spare: 1 the fleet bears one."
@@ -127,16 +129,28 @@ def before_renting(plan: PlanResult) -> str:
     if len(entries) == 1 and entries[0].entry in prices:
         size = _size(entries[0])
         of += f" ({size:,} × {entries[0].device}, {size * prices[entries[0].entry]:,.2f} USD/h)"
-    text = f"Measure {of} with this work before you rent the fleet."
+    replicas = sum(entry.count // _size(entry) for entry in entries)
+    work = "this work" if replicas == 1 else f"one in {replicas:,} of these requests"
+    text = f"Measure {of} with {work}, and simulate the same, before you rent the fleet."
     first = [i for i in beyond if i.metric == "ttft" and i.value and i.comparison == "<="]
     if first:
-        factor = math.floor(min(i.limit / (i.value or math.inf) for i in first) * 100) / 100
+        names, several = " and ".join(map(target_name, first)), len(first) > 1
         text += (
-            f" By value, {' and '.join(map(target_name, first))} {'stays' if len(first) == 1 else 'stay'} within the "
-            f"limit{'' if len(first) == 1 else 's'} if measured times to the first token are at most {factor:.2f} "
-            "times those of the models."
+            f" {names} {'stay' if several else 'stays'} within the limit{'s' if several else ''} by value if measured "
+            f"times to the first token are at most {_down(min(i.limit / (i.value or math.inf) for i in first))} times "
+            "those of the models"
         )
-    return f"{text} windtunnel validate serving compares the two; calibrate serving fits the models to measured times."
+        ends = [t.worse_end for i in first for t in plan.fleets[plan.recommended].targets if t.text == i.text]
+        if all(ends) and plan.fleets[plan.recommended].meets.confidence:
+            certain = min(i.limit / (end or math.inf) for i, end in zip(first, ends, strict=True))
+            text += f", and with {_confidence(plan)} if they are at most {_down(certain)} times those"
+        text += "."
+    return f"{text} windtunnel calibrate serving fits the models to measured times."
+
+
+def _down(factor: float) -> str:
+    """Return a factor rounded down, so that what holds up to it holds up to what is shown."""
+    return f"{math.floor(factor * 100 + 1e-9) / 100:.2f}"
 
 
 def _may_be_missed(plan: PlanResult) -> str:
@@ -206,7 +220,7 @@ def recommendation(plan: PlanResult) -> str:
             f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}" + missed
         )
     # The confidence covers chance alone; where the error of the models decides, the same clause says so.
-    if_right = " if the models are right" if beyond_error(plan.explanation.model_intervals) else ""
+    if_right = " if the device models are right" if beyond_error(plan.explanation.model_intervals) else ""
     return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}{if_right}" + missed
 
 
@@ -224,12 +238,16 @@ def uncertainty(plan: PlanResult) -> list[str]:
             parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
     if parts:
         lines.append(f"{'; '.join(parts)}.")
-    factors = [e.first_token_error or 0.0 for e in plan.entries if e.name in best.entries]
-    if any(factors) and any(t.metric in ("ttft", "e2e") for t in best.targets):
-        lines.append(
-            "90% of an engine's measured times to the first token are within a factor of "
-            f"{max(factors):.3g} of those of the models."
+    firsts = [e.first_token_error for e in plan.entries if e.first_token_error and e.name in best.entries]
+    if firsts and any(t.metric in ("ttft", "e2e") for t in best.targets):
+        widest = max(firsts, key=lambda error: error.factor)
+        text = (
+            f"90% of an engine's measured times to the first token are within a factor of {widest.factor:.3g} of those "
         )
+        text += "of the models"
+        if widest.median is not None:
+            text += f"; half of them are over {widest.median:.3g} times as long as those"
+        lines.append(f"{text}.")
     if powers := "; ".join(power_errors(plan)):
         lines.append(f"{powers[0].upper()}{powers[1:]}.")
     lines += [_with_model_error(plan)]
@@ -299,12 +317,13 @@ def error_ends(interval: ModelInterval) -> str:
 
 def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     """Return what follows if a device is as slow as the end of its model's interval allows."""
+    targets = "the target" if len(plan.fleets[0].targets) == 1 else "the targets"
     text = f"If every time on {effect.device} were {1 / min(effect.speeds.values()):.3g} times its model's, this fleet"
     if effect.still_meets and effect.meets.confidence:
-        return f"{text} would still meet {them(plan)}"
+        return f"{text} would still meet {targets}"
     if effect.still_meets:
-        return f"{text} would still meet {them(plan)} by value, but not with {_confidence(plan)}"
-    text += f" would not meet {them(plan)}: {effect.violations[0]}"
+        return f"{text} would still meet {targets} by value, but not with {_confidence(plan)}"
+    text += f" would not meet {targets}: {effect.violations[0]}"
     if effect.fleet is None:
         return f"{text}, and none of the fleets tried would meet the targets"
     least, beyond = OBJECTIVES[plan.objective].least, beyond_error(effect.model_intervals)

@@ -130,7 +130,7 @@ def _figures(plan: PlanResult) -> Markup | None:
         Tile(
             "Average power",
             quantity(best.power_w, "W"),
-            f"{quantity(best.peak_power_w, 'W')} at most, of all devices without their hosts",
+            f"{quantity(best.peak_power_w, 'W')} at the peak of this run, of all devices without their hosts",
         )
     )
     if bound is not None:
@@ -232,7 +232,8 @@ def _cheaper(plan: PlanResult) -> Markup | None:
         "next",
         f"What {less} fleets break",
         page.prose(
-            f"Of the {less} fleets that were simulated: the nearest in {plan.objective}, and the nearest to the limits."
+            f"Of the {less} fleets that were simulated: the nearest in {plan.objective}, and the one that misses by "
+            "least. One that meets all targets by value misses by less than one that does not."
         ),
         page.table(f"{less.capitalize()} fleets", header, rows, words=(0, 1, 3)),
         page.notes(list(dict.fromkeys(others)), "") if others else None,
@@ -340,11 +341,9 @@ def _searched(plan: PlanResult) -> Markup:
         entry = reasons.get(name)
         price = NOTHING if entry is None else f"{entry.price_usd_per_h:,.2f} USD/h"
         reason = "" if entry is None or entry.reason is None else with_signs(entry.reason.text)
-        candidates.append([name, price, f"{most:,}", reason])
-    why = "Why no fleet of it alone was found"
-    if any(search.values for search in plan.choices):
-        why += " with these values"
-    header = ["Entry", "Price of a device", "Devices at most", why]
+        alone = "; ".join(filter(None, [_best_alone(plan, name), reason]))
+        candidates.append([name, price, f"{most:,}", alone])
+    header = ["Entry", "Price of a device", "Devices at most", "Fleets of it alone that meet the targets"]
     values = [
         [path, ", ".join(str(value) for value in found) if isinstance(found, (list, tuple)) else str(found)]
         for path, found in plan.searched.items()
@@ -360,6 +359,18 @@ def _searched(plan: PlanResult) -> Markup:
     )
 
 
+def _best_alone(plan: PlanResult, name: str) -> str:
+    """Return the best simulated fleets of an entry alone: with confidence, and by value where that is another one."""
+    fleets = [fleet for fleet in plan.fleets if list(fleet.entries) == [name]]
+    if not fleets:
+        return ""
+    certain = next((fleet for fleet in fleets if fleet.meets.confidence), None)
+    best = [certain] if certain is fleets[0] else [fleets[0], certain]
+    parts = [f"{how(f.meets, plan.confidence)}: {f.text}, {f.cost_usd_per_h:,.2f} USD/h" for f in best if f is not None]
+    parts += [] if certain else [f"none of those simulated {how(Meets(value=True, confidence=True), plan.confidence)}"]
+    return "; ".join(parts)
+
+
 def _no_script(plan: PlanResult, section: str) -> Markup | None:
     """Return what the first section with charts says where there are none; None in the others."""
     rated = any(point.on_frontier or point.searched for point in plan.rates)
@@ -373,7 +384,7 @@ def _rates(plan: PlanResult) -> Markup | None:
     if not points:
         return None
     text = (
-        "Output tokens per second and device (cost) against tokens per second and user (speed). Further up and further "
+        "Output tokens per second and device against tokens per second and user. Further up and further "
         "right is better. Dots are simulated fleets at the scenario's load, full where all targets are met by value; "
         "the line is the recommended fleet under other loads. No other point beats one of the frontier in both."
     )

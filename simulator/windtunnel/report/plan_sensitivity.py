@@ -37,7 +37,7 @@ def _found(effect: ChangeEffect, plan: PlanResult) -> str:
     if effect.candidates_tried:
         return "none of those tried" if not effect.still_meets or not effect.increases_load else "this fleet"
     if not effect.still_meets:
-        return "not sought; plan.spare: 1 does" if effect.lost else NOTHING
+        return "not sought here (plan.spare: 1 seeks one)" if effect.lost else NOTHING
     certain = effect.meets.confidence or not plan.fleets[plan.recommended].meets.confidence
     return "this fleet" if certain else "not sought: judged by value"
 
@@ -48,8 +48,9 @@ def widths_note(plan: PlanResult) -> str:
     if not changes:
         return ""
     return (
-        f"Intervals of few runs are sometimes wide and sometimes narrow. That, more than the value, moves the headroom "
-        f"under: {'; '.join(changes)}."
+        "Intervals of few runs are sometimes wide and sometimes narrow, so of two similar changes one may leave the "
+        "targets met with confidence and the other one not. That, more than the value, moves the headroom under: "
+        f"{'; '.join(changes)}."
     )
 
 

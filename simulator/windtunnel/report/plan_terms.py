@@ -53,6 +53,11 @@ def _terms(plan: PlanResult) -> Iterator[str]:
     for statistic in dict.fromkeys(target.statistic for target in targets):
         if statistic and (found := _PERCENTILE.fullmatch(statistic)):
             yield f"{statistic}: {found[1]}% of the values are at most this"
+    yield "by value: the simulated value is within the limit"
+    yield f"with {plan.confidence * 100:.3g}% confidence: its confidence interval (CI) is within the limit too"
+    yield "headroom: the distance from the worse bound of that interval to the limit, as a share of the limit"
+    if any(target.interval_source == "run" and target.interval_runs for target in targets):
+        yield "more runs: those with other arrivals of the same kind, from which the interval comes"
     names = {
         word
         for fleet in (plan.fleets[i] for i in plan.listed)

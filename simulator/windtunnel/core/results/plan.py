@@ -143,6 +143,18 @@ class TimeError(Result):
         )
 
 
+@dataclass(frozen=True)
+class FirstTokenError(Result):
+    """The error of an engine's time to the first token.
+
+    90% of measured times are within ``factor`` of the modelled ones. ``median``: that of measured over modelled times;
+    None where it was not measured.
+    """
+
+    factor: float
+    median: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class TargetLimit(Result):
     """A target that limits what is possible: by the model, its value is at least ``least``, in its unit.
@@ -224,8 +236,8 @@ class CandidateEntry(Result):
     time_error: TimeError | None
     power_error: PowerError | None = None
     """None for an entry whose power is stated."""
-    first_token_error: float | None = field(default=None, metadata=OPTIONAL)
-    """The factor within which 90% of an engine's measured times to the first token are; None where none serves."""
+    first_token_error: FirstTokenError | None = field(default=None, metadata=OPTIONAL)
+    """None where no engine serves."""
 
 
 @dataclass(frozen=True)
