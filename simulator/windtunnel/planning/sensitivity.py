@@ -256,15 +256,9 @@ class Changes:
     def _busiest(self) -> list[_Change]:
         """Return the load of the busiest window of the trace, if there is one trace and another window is busier."""
         windows = self.candidates.windows if len(self.candidates.scenario.workload) == 1 else ()
-        return [
-            _Change(
-                f"{window.most_rows / window.rows - 1:.1%} more load, as in the busiest window of this length of the trace",
-                True,
-                load=window.most_rows / window.rows,
-            )
-            for window in windows
-            if window.most_rows > window.rows
-        ]
+        loads = [window.most_rows / window.rows for window in windows if window.most_rows > window.rows]
+        where = "as in the busiest window of this length of the trace"
+        return [_Change(f"{load - 1:.1%} more load, {where}", True, load=load) for load in loads]
 
     def _effect(
         self,

@@ -267,6 +267,9 @@ def _of_other_times(plan: PlanResult) -> str:
         if window.most_rows > window.rows:
             more = share(window.most_rows / window.rows - 1)
             text += f" The busiest {length} of {of} have {more} more {noun}s than these."
+            load = window.most_rows / window.rows
+            judged = [effect for effect in plan.explanation.changes if effect.load == load]
+            text += "".join(f" With so many of these {noun}s it {_how_it_meets(effect, plan)}." for effect in judged)
         else:
             text += f" No other {length} of {of} have more {noun}s than these."
     return text

@@ -141,8 +141,9 @@ def _figures(plan: PlanResult) -> Markup | None:
     if plan.curve is not None and plan.curve.most is not None:
         last = plan.curve.most == max(point.load for point in plan.curve.points)
         note = f"of the scenario's, by value in one run{'; no more was tried' if last else ''}"
-        if plan.curve.most_certain is not None:
-            note += f"; with {plan.confidence * 100:.3g}% confidence at {plan.curve.most_certain:.0%}"
+        certain = [effect.load for effect in plan.explanation.changes if effect.meets.confidence]
+        if (most := max([plan.curve.most_certain or 0.0, *certain])) > 0.0:
+            note += f"; with {plan.confidence * 100:.3g}% confidence at {most:.0%}"
         tiles.append(Tile("Load it can take", f"{plan.curve.most:.0%}", note))
     return page.section("figures", "The recommended fleet", page.tiles(tiles), _configuration(plan))
 
