@@ -236,7 +236,7 @@ def _cheaper(plan: PlanResult) -> Markup | None:
             f"Of the {less} fleets that were simulated: the nearest in {plan.objective}, and the one that misses by "
             "least. One that meets all targets by value misses by less than one that does not."
         ),
-        page.table(f"{less.capitalize()} fleets", header, rows, words=(0, 1, 3)),
+        page.table(f"{less.capitalize()} fleets", header, rows, words=(0, 3)),
         page.notes(list(dict.fromkeys(others)), "") if others else None,
     )
 
