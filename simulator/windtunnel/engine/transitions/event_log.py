@@ -139,7 +139,8 @@ def _gaps_of_servers(rows: Records) -> TokenGaps:
     if not is_gap.all():
         cuts = np.stack([_field(rows[~is_gap], name) for name in ("of", "ticks", "end")], 1)
         rows = rows[is_gap]
-    return TokenGaps(*(rows.view(np.ndarray)[name] for name in ("ticks", "tokens", "end", "work", "of")), cuts)
+    gaps = rows.view(np.ndarray)
+    return TokenGaps(gaps["ticks"], gaps["tokens"], gaps["end"], gaps["work"], gaps["of"], cuts)
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:
