@@ -13,12 +13,12 @@ from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 
+from windtunnel.core import kept
 from windtunnel.core.device import Device, Kind, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
-from windtunnel.core.kept import contents_digest
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.shipped import ShippedResiduals
-from windtunnel.core.spec import Changes, DeviceSpec
+from windtunnel.core.spec import ApiProfile, Changes, DeviceSpec
 from windtunnel_models.host import host_spec
 from windtunnel_models.hypothetical import changed
 from windtunnel_models.kinds import find_kind
@@ -155,6 +155,30 @@ class Catalogue:
         calibrated: bool,
         changes: Changes | None = None,
     ) -> Device:
+        own = overlay is not None or calibration is not None or changes is not None or len(self._folders) > 1
+        if own or not calibrated or name.partition("@")[0] == HOST:
+            return self._made(name, overlay, calibration, calibrated, changes)
+        made = cache(partial(self._made, name))
+
+        def parts() -> tuple[DeviceSpec, ApiProfile, Mapping[str, SourcedValue], Mapping[str, ModelAccuracy]]:
+            device = made()
+            return device.spec, device.api, device.values, device.accuracies
+
+        spec, api, values, accuracies = kept.value("device", (HERE,), (name,), parts)
+        kind = find_kind(spec.kind)
+        files = partial(kept.contents_digest, HERE)
+        residuals = ShippedResiduals(lambda: made().residuals, values, (spec, kind, api, accuracies), files)
+        return Device(spec, kind, api, values, residuals=residuals, accuracies=accuracies)
+
+    def _made(
+        self,
+        name: str,
+        overlay: Mapping[str, SourcedValue] | None = None,
+        calibration: Overlay | None = None,
+        calibrated: bool = True,
+        changes: Changes | None = None,
+    ) -> Device:
+        """Return a device that is made from the files; see ``device``."""
         sku, at, api_name = name.partition("@")
         spec = self.spec(sku)
         kind = find_kind(spec.kind)
@@ -180,15 +204,11 @@ class Catalogue:
                 where=Location(str(calibration.path), field="api"),
                 expected=f"the device it is of, {sku}@{calibration.api}, or measurements of {sku}@{api_name}",
             )
-        own = overlay is not None or calibration is not None or changes is not None or len(self._folders) > 1
         if calibration is None and calibrated and spec.base is None:
             calibration = shipped_overlay(sku, spec.kind)
         values, residuals, accuracies = self._calibrated(spec, kind, calibration)
         values.update(overlay or {})
-        api = api_profile(api_name)
-        if calibrated and not own and sku != HOST:
-            residuals = ShippedResiduals(residuals, (kind, api, accuracies), partial(contents_digest, HERE))
-        return Device(spec, kind, api, values, residuals=residuals, accuracies=accuracies)
+        return Device(spec, kind, api_profile(api_name), values, residuals=residuals, accuracies=accuracies)
 
     def _moved(self, device: Device) -> Device:
         """Return a device with the values that ``replaced`` states for it."""

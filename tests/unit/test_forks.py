@@ -25,6 +25,7 @@ from windtunnel.core import forks, kept
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.forks import Copy, shared, usable_processors
+from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare import decoder_cache
 from windtunnel.engine.prepare.decoding import DecoderCosts
@@ -310,6 +311,34 @@ def test_kept_tables_are_those_that_were_computed_and_damaged_or_other_ones_are_
     kept.write(kept.name_of("decoder", "more"), whole[16:])
     assert len(files()) == 2
     assert file in files()  # those that were not used for the longest time are deleted
+
+
+def test_a_kept_device_is_what_its_files_describe_and_its_residuals_are_read_when_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    step = {"m": np.arange(1.0, 101.0), "n": np.array([4096.0]), "k": np.array([4096.0]), "batch": np.ones(1)}
+    choices = {"dtype": "bfloat16", "dispatch": "device", "clock": "sustained", "cache": "cold"}
+    rows = Rows(OPERATIONS["gemm"], choices, step)
+    described = Catalogue().device("h100-sxm-80gb")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("WINDTUNNEL_KEEP_TABLES", "1")
+    Catalogue().device("h100-sxm-80gb")
+    assert len(list(tmp_path.glob("device.*"))) == 1
+    made = Catalogue._made
+    read: list[str] = []
+
+    def counted(self: Catalogue, name: str) -> Device:
+        read.append(name)
+        return made(self, name)
+
+    monkeypatch.setattr(Catalogue, "_made", counted)
+    known = Catalogue().device("h100-sxm-80gb")
+    assert not read
+    assert (known.spec, known.api, known.accuracies) == (described.spec, described.api, described.accuracies)
+    assert list(known.values.items()) == list(described.values.items())
+    assert np.array_equal(known.cost(rows).duration_high_s, described.cost(rows).duration_high_s)
+    assert set(known.residuals) == set(described.residuals)
+    assert read == [known.label]
 
 
 def elsewhere(function: Callable[..., object]) -> Callable[..., object]:

@@ -57,6 +57,15 @@ def waits(seed: int, count: int, load: float) -> np.ndarray:
     return walk - np.minimum.accumulate(walk)
 
 
+@given(
+    st.lists(st.floats(0.0, 1e9), min_size=1, max_size=300),
+    st.one_of(st.sampled_from((0.5, 0.95, 0.99)), st.floats(0, 1)),
+)
+def test_percentiles_are_those_of_numpy_to_the_last_bit(values: list[float], fraction: float) -> None:
+    ordered = BatchedSample.from_values(np.array(values)).ordered
+    assert ordered.quantile(fraction) == float(np.quantile(np.array(values), fraction))
+
+
 def held(intervals: list[Estimate], truth: float) -> int:
     return sum(e.low is not None and e.high is not None and e.low <= truth <= e.high for e in intervals)
 

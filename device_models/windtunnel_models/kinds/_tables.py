@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from windtunnel.core import kept
 from windtunnel.core.device import CostFunction, Designs, Kind, Parameters, compute_engine
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import Rows
@@ -46,6 +49,21 @@ def read_kind(
     Raises:
         InputError: with file, line and field, if the file is not valid.
     """
+    operations = [op for op in costs if op != "service"]
+    read = partial(_stated, name, operations, parameters)
+    stated = kept.value("kind", (Path(__file__).parents[1],), (name,), read)
+    return replace(
+        stated,
+        costs=costs,
+        errors={**stated.errors, "service": EXACT},
+        engine=engine,
+        designs=designs,
+        fits={**(fits or {}), **stated.fits},
+    )
+
+
+def _stated(name: str, operations: Sequence[str], parameters: Sequence[Parameter]) -> Kind:
+    """Return a kind with what its file states, and ``parameters``, but no functions; see ``read_kind``."""
     reader = _TableReader(Path(__file__).with_name(f"{name}.yaml"), {}, "kind file")
     optional = ("sources", "assumptions", "power_shares", "transfer_errors", "transfer_shares", "fits")
     top = reader.mapping((), required=("schema", "kind", "doc", "parameters", "errors"), optional=optional)
@@ -53,7 +71,6 @@ def read_kind(
     all_parameters = [*COMMON, *(reader.parameter(parameter) for parameter in top["parameters"])]
     if "power_shares" in top:
         all_parameters.append(power_shares(**reader.factors(("power_shares",))))
-    operations = [op for op in costs if op != "service"]
     errors = reader.error_factors(("errors",), operations)
     if missing := [op for op in operations if op not in errors]:
         raise reader.error(("errors",), f"'{missing[0]}' is missing", "an error factor for each operation")
@@ -66,11 +83,9 @@ def read_kind(
         name=name,
         doc=str(top["doc"]),
         parameters=(*all_parameters, *parameters),
-        costs=costs,
-        errors={**errors, "service": EXACT},
-        engine=engine,
-        designs=designs,
-        fits={**(fits or {}), **stated_fits},
+        costs={},
+        errors=errors,
+        fits=stated_fits,
         transfer_errors={op: reader.error_factors(("transfer_errors", op)) for op in top.get("transfer_errors", {})},
         transfer_shares={op: reader.factors(("transfer_shares", op)) for op in top.get("transfer_shares", {})},
     )
@@ -132,7 +147,7 @@ class _TableReader(FileReader):
             source, provenance = str(entry[origin]), Provenance.from_label(origin)
         return self.with_range(path, parameter, provenance, source, reason)
 
-    def error_factors(self, path: Path_, names: list[str] | None = None) -> dict[str, SourcedValue]:
+    def error_factors(self, path: Path_, names: Sequence[str] | None = None) -> dict[str, SourcedValue]:
         """Return the error factors at ``path``, by operation or by relation."""
         entries = self.mapping(path, optional=names if names is not None else list(self.at(path)))
         return {name: self.sourced((*path, name), Parameter(name, "1", "")) for name in entries}

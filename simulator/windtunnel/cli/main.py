@@ -40,15 +40,12 @@ for _command in _COMMANDS - {sub for one in _COMMANDS if isinstance(one, click.G
 
 
 def script() -> None:
-    """Run the console script `windtunnel`. It owns its process, and so sets the handlers of two signals."""
+    """Run the command line in a process of its own (see ``windtunnel.__main__``): set the handlers of two signals."""
     # Otherwise a closed pipe (`windtunnel ops | head`) ends in click's exit code 1, which means a missed target.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # A termination request unwinds the stack, so that half-written files are removed.
     signal.signal(signal.SIGTERM, _terminate)
-    # Imports alone make half a million objects, and a collection after every 700 of them would take a twentieth of the
-    # time; most of them stay.
-    gc.set_threshold(200_000, 20, 20)
     if sys.stderr.isatty():
         logging.basicConfig(format="%(message)s")
         logging.getLogger("windtunnel").setLevel(logging.INFO)

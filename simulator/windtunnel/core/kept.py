@@ -13,14 +13,19 @@ import os
 import pickle
 import platform
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar, cast
 
 from windtunnel.core.processors import processors
 
+T = TypeVar("T")
 PACKAGE = Path(__file__).parents[1]
+CORE = PACKAGE / "core"
+"""The sources on which every kept value depends."""
 BESIDE = PACKAGE / "engine" / "transitions" / "__pycache__"
 """The folder of files of this installation alone."""
 _MOST_BYTES = 256_000_000
@@ -62,16 +67,15 @@ def stated_processor() -> list[str]:
 
 
 @cache
-def contents_digest(*parts: Path) -> str:
-    """Return a digest of the names and the contents of all files in folders, without compiled ones."""
+def contents_digest(part: Path) -> str:
+    """Return a digest of the names and the contents of all files in a folder, without compiled ones."""
     digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        for folder, inner, names in os.walk(part):
-            inner[:] = sorted(name for name in inner if name != "__pycache__")
-            for name in sorted(names):
-                content = Path(folder, name).read_bytes()
-                digest.update(f"{folder[len(str(part)) :]}\0{name}\0{len(content)}\0".encode())
-                digest.update(content)
+    for folder, inner, names in os.walk(part):
+        inner[:] = sorted(name for name in inner if name != "__pycache__")
+        for name in sorted(names):
+            content = Path(folder, name).read_bytes()
+            digest.update(f"{folder[len(str(part)) :]}\0{name}\0{len(content)}\0".encode())
+            digest.update(content)
     return digest.hexdigest()
 
 
@@ -92,6 +96,25 @@ def name_of(what: str, *parts: str) -> str:
     """Return the name of a value: ``what`` and a digest of ``parts``, Python, NumPy and the processor."""
     digest = hashlib.blake2b("\0".join([_numerics(), *parts]).encode(), digest_size=16)
     return f"{what}.{digest.hexdigest()}{_SUFFIX}"
+
+
+def value(what: str, sources: Sequence[Path], inputs: Sequence[str], compute: Callable[[], T]) -> T:
+    """Return what ``compute`` returns, from a file if an earlier process has kept it.
+
+    Args:
+        what: The word that the name of the file begins with.
+        sources: The folders of the package on whose files the value depends, besides ``core``.
+        inputs: All else that it depends on.
+        compute: It returns the value, which must be picklable and not None.
+    """
+    if not is_on():
+        return compute()
+    name = name_of(what, *(contents_digest(part) for part in (CORE, *sources)), *inputs)
+    found = read(name)
+    if found is None:
+        found = compute()
+        write(name, found)
+    return cast(T, found)
 
 
 def read(name: str) -> object | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -415,19 +415,6 @@ class TokenGaps:
     workload: IntArray
     of: IntArray
     cuts: IntArray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
-
-
-class LazyTokenGaps(TokenGaps):
-    """Gaps of which each column is read when it is first asked for; ``read`` returns the one of a name."""
-
-    def __init__(self, read: Callable[[str], IntArray], cuts: IntArray) -> None:
-        vars(self).update(_read=read, cuts=cuts)
-
-    def __getattr__(self, name: str) -> IntArray:
-        """Read the column with this name."""
-        if name not in TokenGaps.__dataclass_fields__:
-            raise AttributeError(name)
-        return cast(IntArray, vars(self).setdefault(name, vars(self)["_read"](name)))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import DeviceResult, RunResult
-from windtunnel.report import page, run_inputs, run_tables, run_text, serving
+from windtunnel.report import page, run_inputs, run_tables, run_text, serving, serving_section
 from windtunnel.report.charts import Chart, charts
 from windtunnel.report.next_steps import next_steps
 from windtunnel.report.numbers import (
@@ -285,7 +285,7 @@ SECTIONS: Sequence[Callable[[RunReport], Markup | None]] = (
     _answer,
     _key_figures,
     _latency,
-    lambda report: serving.section(report.result),
+    lambda report: serving_section.section(report.result),
     _fleet,
     _cost,
     lambda report: run_tables.section(report.result),

@@ -4,8 +4,6 @@ Each process is a class. `windtunnel.engine.arrivals.processes` registers a gene
 new process needs a class here, its name in ``_Drawn``, and a function there.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -403,6 +401,11 @@ class Batches(Process):
         return self.model_copy(update={"size": self.size * factor})
 
 
+_Drawn = Poisson | Deterministic | GammaRenewal | WeibullRenewal | Burst | Mmpp | Diurnal | Spikes | Batches
+
+Single = Annotated[_Drawn, Field(discriminator="process")]
+
+
 class Mix(Process):
     """The union of several processes, in order of time."""
 
@@ -560,11 +563,7 @@ class Closed(Model):
         return self.users * time_s / self.think.mean if self.think.mean else math.inf
 
 
-_Drawn = Poisson | Deterministic | GammaRenewal | WeibullRenewal | Burst | Mmpp | Diurnal | Spikes | Batches
-
-Single = Annotated[_Drawn, Field(discriminator="process")]
 Arrivals = Annotated[_Drawn | Mix | Trace | Closed, Field(discriminator="process")]
-Mix.model_rebuild()
 
 
 def shared_clocks(arrivals: Process | Trace | Closed) -> Iterator[tuple[tuple[str | int, ...], str, float]]:

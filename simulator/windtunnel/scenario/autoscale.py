@@ -6,11 +6,9 @@ of several metrics; and to scale down, the largest number within a stabilisation
 a tolerance; here there is a target to scale up and a lower one to scale down.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -80,7 +78,7 @@ class Thresholds(Model):
     step: Count | None = Field(None, description="largest number of devices added or removed at one decision")
 
     @model_validator(mode="after")
-    def _any(self) -> Thresholds:
+    def _any(self) -> Self:
         if all(getattr(self, name) is None for name in METRICS):
             raise as_custom(InputError("no metric is given", expected=f"one or more of {', '.join(METRICS)}"))
         return self
@@ -94,7 +92,7 @@ class Thresholds(Model):
         ]
         return max(numbers)
 
-    def of_groups(self, size: int) -> Thresholds:
+    def of_groups(self, size: int) -> Self:
         """Return the same targets for groups of ``size`` devices that count as one."""
         scaled = ("queue_per_device", "running_per_device", "tokens_per_device")
         update: dict[str, float | int | None] = {
@@ -132,7 +130,7 @@ class Autoscale(Model):
     )
 
     @model_validator(mode="after")
-    def _ordered(self) -> Autoscale:
+    def _ordered(self) -> Self:
         if self.min > self.max:
             raise as_custom(InputError(f"min ({self.min}) is greater than max ({self.max})", expected="min <= max"))
         for name in METRICS:

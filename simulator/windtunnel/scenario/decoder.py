@@ -1,11 +1,9 @@
 """The decoders that a scenario's `models` names: from the catalogue, from a configuration file, or by architecture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -133,7 +131,7 @@ class StatedAdapters(Model):
     )
 
     @model_validator(mode="after")
-    def _places(self) -> StatedAdapters:
+    def _places(self) -> Self:
         if self.host is not None and self.host < self.slots:
             raise as_custom(
                 InputError(
@@ -181,7 +179,7 @@ class DecoderModel(Model):
     adapters: StatedAdapters | None = Field(None, description="LoRA adapters of the requests; default: none")
 
     @model_validator(mode="after")
-    def _stated_once(self) -> DecoderModel:
+    def _stated_once(self) -> Self:
         ways = [key for key in ("catalogue", "config") if getattr(self, key) is not None]
         own = [key for key in (*_OWN, *_OWN_OPTIONAL) if getattr(self, key) is not None]
         if len(ways) > 1 or (ways and own):

@@ -6,8 +6,6 @@ the same for all devices of the fault. Operations are affected at random, by the
 calls in the runtime (runtime/faults.py) have the same keys.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -74,7 +72,7 @@ class Failure(Model):
     pause: Pause | None = PAUSE
 
     @model_validator(mode="after")
-    def _stated(self) -> Failure:
+    def _stated(self) -> Self:
         _check_times("mtbf", self.mtbf, self.at, self.mttr, "mtbf and mttr, or at (and duration)")
         if self.mtbf is not None and self.duration is not None:
             raise as_custom(InputError("duration is for failures at stated times", expected="mttr"))
@@ -166,7 +164,7 @@ class OperationFault(Model):
     )
 
     @model_validator(mode="after")
-    def _stated(self) -> OperationFault:
+    def _stated(self) -> Self:
         if sum(key is not None for key in (self.probability, self.call, self.after)) != 1:
             raise as_custom(
                 InputError(

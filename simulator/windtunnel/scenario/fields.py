@@ -4,8 +4,6 @@ Quantities are text with units in files and SI floats here. An invalid value rai
 adds its place.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Annotated, Any

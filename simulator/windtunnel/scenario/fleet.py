@@ -1,8 +1,6 @@
 """The entries of a scenario's fleet: devices, their groups, power limits, nodes and network."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -31,7 +29,7 @@ class PowerLimits(_Model):
     max: Watts | None = None
 
     @model_validator(mode="after")
-    def _ordered(self) -> PowerLimits:
+    def _ordered(self) -> Self:
         if self.idle is not None and self.max is not None and self.idle > self.max:
             raise as_custom(InputError("idle power is above max", expected="idle <= max"))
         return self
@@ -56,7 +54,7 @@ class GroupKeys(_Model):
     )
 
     @model_validator(mode="after")
-    def _divides(self) -> GroupKeys:
+    def _divides(self) -> Self:
         try:
             self.group()
         except InputError as error:
@@ -167,7 +165,7 @@ class FleetEntry(_Model):
         return self.count // self.group_size
 
     @model_validator(mode="after")
-    def _whole_groups(self) -> FleetEntry:
+    def _whole_groups(self) -> Self:
         size = self.group_size
         if "count" not in self.model_fields_set:
             object.__setattr__(self, "count", size)  # one group
@@ -192,7 +190,7 @@ class FleetEntry(_Model):
         return self.chip or ("host" if self.device.partition("@")[0] == "host" else None)
 
     @model_validator(mode="after")
-    def _one_real_device(self) -> FleetEntry:
+    def _one_real_device(self) -> Self:
         if self.real is None:
             if not self.device:
                 raise as_custom(InputError("a fleet entry without a device", expected="device: SKU, or real: opencl:0"))

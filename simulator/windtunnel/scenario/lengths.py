@@ -1,7 +1,5 @@
 """Lengths of requests that are drawn for each job, prefixes that prompts share, and sessions of several requests."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

@@ -1,7 +1,5 @@
 """The options of `windtunnel plan`: a scenario's ``plan`` key."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field

@@ -1,8 +1,6 @@
 """The policy of a scenario: route and order, batches, and fair shares of tenants."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -54,7 +52,7 @@ class FairShares(_Model):
     output: Charge = Field(2.0, description="what a generated token counts")
 
     @model_validator(mode="after")
-    def _counts(self) -> FairShares:
+    def _counts(self) -> Self:
         if self.prompt == 0 and self.output == 0:
             raise as_custom(InputError("tokens that count nothing", expected="prompt or output above 0"))
         return self
@@ -97,7 +95,7 @@ class PolicyParts(_Model):
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> PolicyParts:
+    def _one_way(self) -> Self:
         if (self.name is None) == (self.route is None and self.order is None):
             raise as_custom(
                 InputError("a policy is a name, or a route and an order", expected="name, or route and order")

@@ -1,8 +1,6 @@
 """The prefix cache of devices with continuous batching, and the tiers below it, as a scenario states them."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -37,7 +35,7 @@ class StatedPrefixCache(_Model):
     disk: StatedTier | None = Field(None, description="a tier on disks, of each replica; default: none")
 
     @model_validator(mode="after")
-    def _rates(self) -> StatedPrefixCache:
+    def _rates(self) -> Self:
         if self.disk is not None and self.disk.bandwidth is None:
             problem = "the rate at which blocks are loaded from the disks is not stated"
             raise as_custom(InputError(problem, expected="disk: {size: 4 TB, bandwidth: 12 GB/s}"))

@@ -4,11 +4,9 @@ The models below define the schema that `windtunnel schema` prints. Quantities a
 floats here. Every error names the file, line, column and field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -106,7 +104,7 @@ class Workload(_Model):
     )
 
     @model_validator(mode="after")
-    def _one_source(self) -> Workload:
+    def _one_source(self) -> Self:
         if isinstance(self.arrivals, Trace):
             for key in ("session", "rows"):
                 if getattr(self, key) is not None:
@@ -115,7 +113,7 @@ class Workload(_Model):
         return self
 
     @model_validator(mode="after")
-    def _waits(self) -> Workload:
+    def _waits(self) -> Self:
         patience = self.patience.mean if isinstance(self.patience, Think) else self.patience
         if patience == 0 and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
             problem = f"the users of '{self.name}' would submit jobs without end at one time: they do not wait or think"
@@ -145,7 +143,7 @@ class Stop(_Model):
     )
 
     @model_validator(mode="after")
-    def _check_one_condition(self) -> Stop:
+    def _check_one_condition(self) -> Self:
         if sum(part is not None for part in (self.jobs, self.time, self.relative_error)) != 1:
             raise as_custom(
                 InputError("a stop is a number of jobs, a time or a precision", expected="jobs, time or relative_error")
@@ -274,11 +272,11 @@ class Scenario(_Model):
             return None
         return self.folder / stated
 
-    def reseeded(self, seed: int) -> Scenario:
+    def reseeded(self, seed: int) -> Self:
         """Return the same scenario with another seed."""
         return self.changed(seed=seed)
 
-    def changed(self, **values: Any) -> Scenario:
+    def changed(self, **values: Any) -> Self:
         """Return the same scenario with other values of some keys, which are not checked again."""
         other = self.model_copy(update=values)
         other.attach(self._document, self._programs, self._served)
@@ -288,7 +286,7 @@ class Scenario(_Model):
         """Return the values of ``with`` that apply to a fleet entry; empty for a product."""
         return self.with_.get(self.fleet[number].device.partition("@")[0], {})
 
-    def with_lengths(self, prompt: float, output: float) -> Scenario:
+    def with_lengths(self, prompt: float, output: float) -> Self:
         """Return the same scenario with prompts and outputs that are longer by factors."""
         other = self.model_copy()
         other.attach(self._document, [with_lengths(p, prompt, output) for p in self._programs], self._served)

@@ -3,8 +3,6 @@
 Prices and intensities depend on the hour of day. Tick 0 of a run is at the clock time ``start_time``.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any
 

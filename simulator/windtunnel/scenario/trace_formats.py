@@ -1,7 +1,5 @@
 """The trace formats that are known by name."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

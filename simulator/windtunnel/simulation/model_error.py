@@ -79,7 +79,10 @@ def with_model_error(
             "of a step; they ignore that queues change by more" + of_first
         )
         return _with_targets(_with_first_tokens(first, _scaled(result, largest))), [note] if repeats else []
-    base = values_of(first, recording)
+    only = frozenset(
+        (name, metric) for name in (None, *(w.workload.name for w in first.workloads)) for metric in METRICS
+    )
+    base = values_of(first, recording, only)
 
     def run(direction: int) -> tuple[Sequence[Part], list[bool]]:
         """Return the values of a run with other times of steps, and which of its parts are unstable."""
@@ -87,7 +90,7 @@ def with_model_error(
         changed = replace(first.with_step_times(times), times_only=True)
         repeated = run_on(engine, changed)
         invariants.check(repeated, steps=False)
-        values = values_of(changed, repeated)
+        values = values_of(changed, repeated, only)
         parts = (None, *range(len(first.workloads)))
         states = [times_of(changed, repeated).steady_of(work).state for work in parts]
         return values, [state is not None and state.verdict == "unstable" for state in states]

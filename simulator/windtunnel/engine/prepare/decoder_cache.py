@@ -16,7 +16,7 @@ from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.errors import InputError
 from windtunnel.core.forks import shared
 from windtunnel.core.policy import Batch
-from windtunnel.core.shipped import files_digest
+from windtunnel.core.shipped import description
 from windtunnel.core.speculation import Speculation
 from windtunnel.engine.prepare.decoder_tables import StepTables, mean_context
 from windtunnel.engine.prepare.decoding import DecoderCosts
@@ -103,14 +103,16 @@ class Wanted:
     @cached_property
     def key(self) -> _Key:
         """What the costs depend on."""
-        replica, device = self.replica, self.replica.device
-        return _Key(
-            (*device.inputs, replica.group, replica.engine, replica.devices_per_node, self.model, self.longest),
-            # `costs.device` keeps the residuals alive, and so their identities unique.
-            (id(device.kind), *((op, id(residual)) for op, residual in device.residuals.items())),
-            self.step,
-            self.memory_share,
-        )
+        device = self.replica.device
+        # `costs.device` keeps the kind and the residuals alive, and so their identities unique.
+        objects = id(device.kind), id(device.residuals)
+        return _Key((*device.inputs, *self.served), objects, self.step, self.memory_share)
+
+    @property
+    def served(self) -> tuple[object, ...]:
+        """What the costs depend on besides the device and the largest step."""
+        replica = self.replica
+        return replica.group, replica.engine, replica.devices_per_node, self.model, self.longest
 
 
 _Place = tuple[tuple[object, ...], LargestStep]
@@ -189,19 +191,17 @@ def _compute(
     return {number for number, _ in unknown}
 
 
-_SOURCES = tuple(kept.PACKAGE / part for part in ("core", "scenario", "engine/prepare"))
+_SOURCES = (kept.CORE, kept.PACKAGE / "scenario", kept.PACKAGE / "engine" / "prepare")
 """The sources from which the tables are computed, besides those of the device models."""
 
 
 def _name(of: Wanted) -> str | None:
     """Return the name by which tables are kept; None if they depend on more than files of the package."""
-    device = of.replica.device
-    files = files_digest(device) if kept.is_on() and not of.coarseness else None
-    if files is None:
+    device = description(of.replica.device) if kept.is_on() and not of.coarseness else None
+    if device is None:
         return None
-    # The key has the values of the device without their sources, which are kept with the tables.
-    sourced = [(name, *vars(value).values()) for name, value in device.values.items()]
-    return kept.name_of("decoder", files, kept.contents_digest(*_SOURCES), repr((of.key.replica, of.key.step, sourced)))
+    sources = (kept.contents_digest(part) for part in _SOURCES)
+    return kept.name_of("decoder", device, *sources, repr((of.served, of.key.step)))
 
 
 def _stored(name: str | None) -> StepTables | None:

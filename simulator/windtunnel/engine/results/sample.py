@@ -214,6 +214,16 @@ class _WeightedSizes:
         return float(self._values[here[np.searchsorted(before + np.cumsum(self._weights[here]), weight)]])
 
 
+def _interpolated(ordered: FloatArray, fraction: float) -> float:
+    """Return ``np.quantile`` of values in increasing order, which it would order again; equal to the last bit."""
+    last = len(ordered) - 1
+    place = last * fraction
+    below = min(int(place), last)
+    low, high = float(ordered[below]), float(ordered[min(below + 1, last)])
+    part = place - below
+    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part)
+
+
 class Ordered:
     """A sample in increasing order: ``sizes``, and in ``reached`` how many observations are at most each of them."""
 
@@ -271,7 +281,7 @@ class Ordered:
         it is the representative of the bin of that rank.
         """
         if self.exact and not self._weighted:
-            return float(np.quantile(self.sizes, fraction))
+            return _interpolated(self.sizes, fraction)
         if self.exact:
             if self._by_size is not None:
                 return self._by_size.value_at(fraction * self.total)

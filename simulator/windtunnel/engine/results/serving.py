@@ -366,7 +366,8 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray, *, beyond_s: f
         low = np.searchsorted(end[here] - ticks[here], jobs.first[mine], side="left")
         high = np.searchsorted(end[here], jobs.finish[mine], side="right")
         largest[mine] = _largest_within(ticks[here], low, high)
-    _replace_of_moved(largest, jobs, gaps, (group, end, ticks), works)
+    if len(gaps.cuts):
+        _replace_of_moved(largest, jobs, gaps, (group, end, ticks), works)
     own = np.flatnonzero(~shared)
     own = own[(gaps.end[own] > jobs.first[gaps.of[own]]) & (jobs.first[gaps.of[own]] >= 0)]
     np.maximum.at(largest, gaps.of[own], gaps.ticks[own])
@@ -389,7 +390,7 @@ def _replace_of_moved(
     decoded = (jobs.status == COMPLETED) & (jobs.tokens > 1) & (jobs.first >= 0)
     cuts = gaps.cuts[decoded[gaps.cuts[:, 0]]]
     resumed = np.flatnonzero(np.isin(gaps.of, cuts[:, 0]))
-    for job in np.unique(cuts[:, 0]).tolist():
+    for job in sorted(set(cuts[:, 0].tolist())):
         returns = np.sort(gaps.end[resumed[gaps.of[resumed] == job]])
         stays = [(int(device), int(cut)) for _, device, cut in cuts[cuts[:, 0] == job].tolist()]
         since, found = int(jobs.first[job]), 0

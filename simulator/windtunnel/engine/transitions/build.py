@@ -43,6 +43,7 @@ from windtunnel.engine.transitions.tables import (
     Records,
     World,
     records,
+    unwritten_records,
 )
 from windtunnel.engine.transitions.user_tables import submissions, think_ticks, user_rows, write_draws
 from windtunnel.engine.transitions.work import SERVER_WORDS
@@ -175,9 +176,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         line=np.zeros(devices, dtype=np.int64),
         arrivals=records(0, tables.ARRIVAL),
         arrival_draws=np.ones((0, r.draws)),
-        intervals=records(4 * devices + rows if r.write else 1, tables.INTERVAL),
+        intervals=unwritten_records(4 * devices + rows if r.write else 1, tables.INTERVAL),
         jobs=blank_jobs(kept),
-        gaps=records(4 * works + rows if serving else 1, tables.GAP),
+        gaps=unwritten_records(4 * works + rows if serving else 1, tables.GAP),
         users=user_rows(prepared, workloads),
         user_of=np.full(slots if prepared.users else 0, -1, dtype=np.int64),
         submits=submissions(prepared, r),

@@ -8,7 +8,6 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.recording import (
     IntArray,
     KvTransfers,
-    LazyTokenGaps,
     Loads,
     Progress,
     ServingUse,
@@ -49,7 +48,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         lost=lost,
         energy=np.ascontiguousarray(jobs.energy),
         intervals=_intervals(prepared, world, words),
-        gaps=_gaps_of_servers(world.gaps[: r.gaps], lazy=prepared.times_only)
+        gaps=_gaps_of_servers(world.gaps[: r.gaps])
         if r.serving
         else _gaps(prepared, work, rank, start, finish, first, device, lost),
         interruptions=Interruptions(*(_field(interrupted, name) for name in ("start", "end", "name"))),
@@ -133,23 +132,15 @@ def _work(world: World, cls: int, members: slice) -> StepWork:
     return StepWork(np.trim_zeros(tokens, "b"), np.trim_zeros(heads, "b"), *sums)
 
 
-def _gaps_of_servers(rows: Records, *, lazy: bool) -> TokenGaps:
-    """Return the gaps between the tokens of continuous batches.
-
-    ``lazy``: columns are read when they are asked for, and ``rows`` are kept so long.
-    """
-    tokens, cuts = _field(rows, "tokens"), np.zeros((0, 3), dtype=np.int64)
-    is_gap = tokens > 0
+def _gaps_of_servers(rows: Records) -> TokenGaps:
+    """Return the gaps between the tokens of continuous batches; they are views of the rows, of which few are read."""
+    cuts = np.zeros((0, 3), dtype=np.int64)
+    is_gap = rows.view(np.ndarray)["tokens"] > 0
     if not is_gap.all():
         cuts = np.stack([_field(rows[~is_gap], name) for name in ("of", "ticks", "end")], 1)
-        rows, tokens = rows[is_gap], tokens[is_gap]
-
-    def read(name: str) -> IntArray:
-        return tokens if name == "weights" else _field(rows, "work" if name == "workload" else name)
-
-    if lazy:
-        return LazyTokenGaps(read, cuts)
-    return TokenGaps(read("ticks"), tokens, read("end"), read("workload"), read("of"), cuts)
+        rows = rows[is_gap]
+    gaps = rows.view(np.ndarray)
+    return TokenGaps(gaps["ticks"], gaps["tokens"], gaps["end"], gaps["work"], gaps["of"], cuts)
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:
@@ -200,10 +191,12 @@ def _intervals(prepared: PreparedRun, world: World, words: Words) -> Intervals:
         sizes, which = np.unique(-table.name[batches], return_inverse=True)
         spelled = [table.word(f"batch of {size}") for size in sizes.tolist()]
         table.name[batches] = np.array(spelled, dtype=np.int64)[which]
-    for lane in np.unique(table.lane[table.lane >= LANE_BASE]).tolist():
-        word, number = divmod(lane - LANE_BASE, LANES)
-        engine = list(words.numbers)[word]
-        table.lane[table.lane == lane] = table.word(engine if number == 0 else f"{engine} {number + 1}")
+    numbered = table.lane >= LANE_BASE
+    lanes, which = np.unique(table.lane[numbered] - LANE_BASE, return_inverse=True)
+    engines = list(words.numbers)
+    parts = [divmod(lane, LANES) for lane in lanes.tolist()]
+    spelled = [table.word(engines[word] if n == 0 else f"{engines[word]} {n + 1}") for word, n in parts]
+    table.lane[numbered] = np.array(spelled, dtype=np.int64)[which]
     return table
 
 
