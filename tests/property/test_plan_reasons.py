@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tests.cases import search_alone
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.results.plan import Conflict, EntryReason, PlanResult
+from windtunnel.core.results.candidates import Conflict, EntryReason
+from windtunnel.core.results.plan import PlanResult
 from windtunnel.planning import looks
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.planner import Planner

@@ -313,7 +313,7 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     said = " ".join(plan_answer.uncertainty(found))
     assert "that of an engine's time to the first token (90%, judged by the value), TTFT p95 is" in said
     first = "measured times to the first token are within a factor of 2.97 of those of the models"
-    assert f"{first}; half of them are over 1.18 times as long as those." in said
+    assert f"{first}; half of them are over 1.47 times as long as those." in said
     # The error of power stands beside that of time; where power is the objective, what follows from it too.
     assert "are within a factor of 1.5 (assumed: its power was not measured)" in " ".join(
         plan_answer.uncertainty(found)
@@ -334,7 +334,7 @@ def test_the_error_of_the_models_is_that_of_a_run_of_the_recommended_fleet_with_
     for factor, end in ((value, ttft.value), (certain, target.worse_end)):
         assert factor == pytest.approx(beyond.limit / end, abs=0.01) and factor * end <= beyond.limit
     said = "with 95% confidence; within the error of the models TTFT p95 may be missed ("
-    rented = said.replace(";", " if the device models are right;")
+    rented = said.replace(";", " if times are as modelled;")
     assert said in plan_answer.verdict(missed) and rented in plan_answer.recommendation(missed)
     page = re.sub(r"</?span[^>]*>", "", plan_page.render(missed))
     assert said in " ".join(report.text(missed).split()) and html.escape(rented) in page
@@ -406,6 +406,29 @@ def test_a_page_defines_the_terms_of_its_first_lines_and_names_the_pue(found: Pl
     of = "73 USD of energy (devices without their hosts"
     assert report.energy_a_month(named) == f"{of}, with the PUE of the site, 1.2)"
     assert report.energy_a_month(replace(named, scenario={"site": {"pue": 1.0}})) == f"{of})"
+
+
+def test_the_best_fleets_for_longer_times_to_the_first_token_are_those_that_meet_the_targets_with_them(
+    found: PlanResult,
+) -> None:
+    assert not found.explanation.first_tokens, "all targets are within the error of the models"
+    # With a limit near the value, a target may be missed, and each factor has the first fleet that still meets it.
+    value = next(t.value for t in found.fleets[found.recommended].targets if t.metric == "ttft")
+    tight = searched(targets=[f"ttft p95 <= {2 * value * 1000:.4g} ms"])
+    rows = tight.explanation.first_tokens
+    assert [row.factor for row in rows] == [1.0, 1.1, 1.25, 1.5, 2.0, 3.0]
+    for row in rows:
+        for named, end in ((row.by_value, "value"), (row.with_confidence, "worse_end")):
+            able = [
+                fleet.text
+                for fleet in tight.fleets
+                if all(getattr(t, end) is not None and getattr(t, end) * row.factor <= t.limit for t in fleet.targets)
+                and (end == "value" or fleet.meets.confidence)
+            ]
+            assert (named or "").startswith(able[0] if able else "") and bool(named) == bool(able)
+    assert len({row.by_value for row in rows}) > 1
+    assert "The best fleet by measured times to the first token" in plan_page.render(tight)
+    assert "by measured times" not in plan_page.render(found)
 
 
 def test_how_busy_other_windows_of_a_trace_are_stands_beside_the_answer(found: PlanResult) -> None:

@@ -159,7 +159,7 @@ def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], sp
         Candidates,
         SimpleNamespace(
             devices=[SimpleNamespace(label=name) for name in devices], names=devices, prices=prices, rents=prices,
-            windows=(), scenario=SimpleNamespace(policy="fifo", programs=[], workload=[None]), max_cost=1e9, judge=judge, notes=[], entries=len(devices), may_be_feasible=lambda _case: True,
+            busiest_load=None, scenario=SimpleNamespace(policy="fifo", programs=[]), max_cost=1e9, judge=judge, notes=[], entries=len(devices), may_be_feasible=lambda _case: True,
             bounds=SimpleNamespace(load=lambda _counts: (0.0, None)),
             objective_lower_bound=lambda counts: sum(n * p for n, p in zip(counts, prices, strict=True)),
             named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},
@@ -189,21 +189,25 @@ def test_a_device_slower_than_its_model_is_replaced_by_another_one_of_any_search
     assert alone.fleet == "(6, 0, 0) of choice 0"
 
 
-@pytest.mark.parametrize(("rows", "workloads", "load"), [(125, 1, 1.25), (100, 1, None), (125, 2, None)])
-def test_the_load_of_the_busiest_window_of_the_only_trace_is_a_change(
-    rows: int, workloads: int, load: float | None
-) -> None:
+def test_the_load_of_the_busiest_window_of_the_only_trace_is_a_change() -> None:
     candidates = vars(_candidates(0, ("new",), (1.0,), {"new": 1.0}))
-    windows = [TraceWindow("chat", 600.0, 100, rows)]
-    scenario = SimpleNamespace(policy="fifo", programs=[], workload=[None] * workloads)
-    of_trace = cast(Candidates, SimpleNamespace(**{**candidates, "windows": windows, "scenario": scenario}))
+    of_trace = cast(Candidates, SimpleNamespace(**{**candidates, "busiest_load": 1.25}))
     best = _told((4,), 0)
     effects = Changes({0: of_trace}, [], best, [best, _told((5,), 0)]).effects()
-    busiest = [effect for effect in effects if "busiest" in effect.change]
-    assert [effect.load for effect in busiest] == ([] if load is None else [load])
-    for effect in busiest:
-        assert effect.change == "25.0% more load, as in the busiest window of this length of the trace"
-        assert not effect.still_meets and effect.fleet == "(5,) of choice 0"
+    (busiest,) = [effect for effect in effects if "busiest" in effect.change]
+    assert busiest.load == 1.25 and not busiest.still_meets and busiest.fleet == "(5,) of choice 0"
+    assert busiest.change == "25.0% more load, as in the busiest window of this length of the trace"
+
+
+@pytest.mark.parametrize(
+    ("rows", "workloads", "load"), [(125, 1, 1.25), (100, 1, None), (125, 2, None), (None, 1, None)]
+)
+def test_the_busiest_load_is_that_of_the_only_workload_if_another_window_of_its_trace_is_busier(
+    rows: int | None, workloads: int, load: float | None
+) -> None:
+    windows = [] if rows is None else [TraceWindow("chat", 600.0, 100, rows)]
+    own = SimpleNamespace(windows=windows, scenario=SimpleNamespace(workload=[None] * workloads))
+    assert vars(Candidates)["busiest_load"].fget(own) == load
 
 
 def test_the_error_of_a_device_is_judged_by_the_value_and_other_changes_with_the_confidence_asked_for() -> None:

@@ -113,6 +113,14 @@ class Candidates:
         """The windows of traces that are the work, with how busy others of the same length are."""
         return _trace_windows(self.scenario)
 
+    @property
+    def busiest_load(self) -> float | None:
+        """The load of the busiest window of the trace, if there is one trace and another window of it is busier."""
+        if len(self.scenario.workload) != 1 or not self.windows:
+            return None
+        load = self.windows[0].most_rows / self.windows[0].rows
+        return load if load > 1.0 else None
+
     def offered_work(self, prepared: PreparedRun) -> OfferedWork:
         """Return the jobs that a fleet must serve, which ``prepared`` has."""
         demand, programs = self.demand, {work: program for (_, work), program in prepared.compiled.items()}.values()

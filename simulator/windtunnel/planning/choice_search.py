@@ -14,8 +14,9 @@ from itertools import product
 import numpy as np
 
 from windtunnel.core.errors import InputError, list_choices, nearest
+from windtunnel.core.results.candidates import CandidateEntry
 from windtunnel.core.results.objective import OBJECTIVES
-from windtunnel.core.results.plan import CandidateEntry, LowerBound, ModelInputs
+from windtunnel.core.results.plan import LowerBound, ModelInputs
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.demand import Demand, minimum_demand

@@ -12,6 +12,7 @@ from windtunnel.core.results.plan import (
     CheaperFleet,
     ClosestFleet,
     Explanation,
+    FirstTokenOutcome,
     PlanResult,
     PriceEffect,
     PriceOfConfidence,
@@ -31,6 +32,8 @@ from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.sources import model_accuracy
 
+_FIRST_TOKENS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
+"""The factors of measured over modelled times to the first token for which the best fleets are stated."""
 _ENDED = 2
 """The fleets whose runs were ended early that are simulated whole to find the one that misses by least."""
 
@@ -72,6 +75,7 @@ def explain(
     choices[best.choice].announce(changes.first_cases)
     with_errors = list(choices[best.choice].model_error_cases(best)) if prepared.step_error_factors() else []
     choices[best.choice].simulator.announce(with_errors)
+    intervals = () if not with_errors else choices[best.choice].model_intervals(best)
     below = evaluating.next_cheapest(evaluations, best, objective, goal) or _one_less(choices[best.choice], best, goal)
     below = None if below is None else choices[below.choice].whole(below)
     nearest = nearest_miss(choices, evaluations, best, goal, below)
@@ -82,7 +86,8 @@ def explain(
         next_cheapest=_cheaper(choices, below),
         nearest_miss=_cheaper(choices, nearest),
         changes=changes.effects(),
-        model_intervals=() if not with_errors else choices[best.choice].model_intervals(best),
+        model_intervals=intervals,
+        first_tokens=_first_tokens(choices, fleets, intervals),
         prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),
@@ -164,6 +169,30 @@ def _prices(choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], bes
             if known is None or abs(level - usual) < abs(known.break_even - usual):
                 effects[key] = PriceEffect(name, usual, level, candidates.text(other.counts))
     return sorted(effects.values(), key=lambda effect: math.inf if effect.change is None else abs(effect.change))
+
+
+def _first_tokens(
+    choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], intervals: Sequence[ModelInterval]
+) -> list[FirstTokenOutcome]:
+    """Return the best fleets for longer times to the first token; empty where no target on them may be missed.
+
+    The error of these times is a factor on each of them, so no run is needed.
+    """
+    targets = {i.text: i for i in intervals if i.metric == "ttft" and i.comparison == "<="}
+    if all(interval.within for interval in targets.values()):
+        return []
+
+    def best(factor: float, goal: str) -> str | None:
+        def holds(fleet: Evaluation) -> bool:
+            ends = [t.worse_end if goal == "confidence" else t.value for t in fleet.targets if t.text in targets]
+            limits = [t.limit for t in fleet.targets if t.text in targets]
+            pairs = zip(ends, limits, strict=True)
+            return fleet.reaches(goal) and all(end is not None and end * factor <= limit for end, limit in pairs)
+
+        found = next((fleet for fleet in fleets if holds(fleet)), None)
+        return None if found is None else f"{_text(choices, found)}, {choices[found.choice].objective_text(found)}"
+
+    return [FirstTokenOutcome(f, best(f, "value"), best(f, "confidence")) for f in _FIRST_TOKENS]
 
 
 def _price_of_confidence(

@@ -27,8 +27,6 @@ from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 LOADS = (0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 """The loads of a curve unless others are stated."""
-_JUDGED = (1.0, *LOAD_CHANGES)
-"""The loads at which the recommended fleet of a plan is simulated with its intervals anyway."""
 _FURTHER = 1.25
 """The factor from one load to the next beyond ``LOADS``, up to the first at which a target is missed."""
 _MOST_FURTHER = 8
@@ -90,14 +88,16 @@ def fleet_load_curve(
     simulator = Simulator(setting, pool, progress)
     try:
         first = simulator([Case(counts, intervals=False)])[0]
-        return _curve(simulator, first, loads, None, fleet_text(names, numbers), intervals=False)
+        chosen = _chosen(loads, None)
+        return _curve(simulator, first, chosen, None, fleet_text(names, numbers), (), goes_on=loads is None)
     finally:
         pool.close()
 
 
 def first_cases(candidates: Candidates, best: Evaluation) -> list[Case]:
     """Return the cases of which the curve of a fleet of a plan consists at least."""
-    return _cases(best, _chosen(candidates.plan.loads), intervals=True)
+    chosen, judged = _chosen(candidates.plan.loads, candidates.busiest_load), _judged(candidates)
+    return _cases(best, chosen, judged)
 
 
 def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
@@ -108,7 +108,8 @@ def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
     try:
         text, least = candidates.text(best.counts), candidates.min_load(best.counts)
         judge = partial(candidates.judge, goal=best.judged_for)
-        return _curve(judge, best, loads, least, text, intervals=True)
+        chosen = _chosen(loads, candidates.busiest_load)
+        return _curve(judge, best, chosen, least, text, _judged(candidates), goes_on=loads is None)
     except InputError as error:
         candidates.notes.append(f"the load curve cannot be computed: {error.problem}")
         return None
@@ -117,25 +118,27 @@ def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
 def _curve(
     judge: Callable[[Sequence[Case]], Sequence[Evaluation]],
     best: Evaluation,
-    loads: Sequence[float] | None,
+    chosen: list[float],
     least: float | None,
     text: str,
+    judged: Sequence[float],
     *,
-    intervals: bool,
+    goes_on: bool,
 ) -> LoadCurve:
     """Return the curve of the fleet of ``best``, whose load is at least ``least`` at the scenario's load.
 
-    ``intervals``: the runs at the loads ``_JUDGED`` have intervals. Elsewhere a point is one run.
+    At the loads ``judged`` a point has the intervals of the fleet there; elsewhere it is one run. ``goes_on``: the
+    curve goes on from the loads ``chosen`` to the first at which a target is missed.
     """
-    target, chosen = evaluating.binding_time(best), _chosen(loads)
-    evaluations = list(judge(_cases(best, chosen, intervals=intervals)))
-    for _ in range(_MOST_FURTHER if loads is None else 0):
+    target = evaluating.binding_time(best)
+    evaluations = list(judge(_cases(best, chosen, judged)))
+    for _ in range(_MOST_FURTHER if goes_on else 0):
         load, last = chosen[-1] * _FURTHER, evaluations[-1]
         # Beyond a missed target, or the load that the lower bound allows, the curve says nothing more.
         if not last.meets.value or not last.keeps_up or (least is not None and load * least > 1.0):
             break
         chosen.append(round(load, 2))
-        evaluations += judge(_cases(best, chosen[-1:], intervals=intervals))
+        evaluations += judge(_cases(best, chosen[-1:], judged))
     points = [_point(load, e, target, least) for load, e in zip(chosen, evaluations, strict=True)]
     return LoadCurve(
         fleet=text,
@@ -149,12 +152,19 @@ def _curve(
     )
 
 
-def _chosen(loads: Sequence[float] | None) -> list[float]:
-    return sorted(set(LOADS if loads is None else loads))
+def _chosen(loads: Sequence[float] | None, busiest: float | None) -> list[float]:
+    own = LOADS if busiest is None else (*LOADS, busiest)
+    return sorted(set(own if loads is None else loads))
 
 
-def _cases(best: Evaluation, loads: Sequence[float], *, intervals: bool) -> list[Case]:
-    return [Case(best.counts, load, intervals=intervals and load in _JUDGED) for load in loads]
+def _judged(candidates: Candidates) -> tuple[float, ...]:
+    """Return the loads at which the recommended fleet is simulated with its intervals at any rate."""
+    busiest = candidates.busiest_load
+    return (1.0, *LOAD_CHANGES, *(() if busiest is None else (busiest,)))
+
+
+def _cases(best: Evaluation, loads: Sequence[float], judged: Sequence[float]) -> list[Case]:
+    return [Case(best.counts, load, intervals=load in judged) for load in loads]
 
 
 def _point(load: float, evaluation: Evaluation, target: JudgedTarget | None, least: float | None) -> LoadPoint:

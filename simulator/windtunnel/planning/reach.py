@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from windtunnel.core.results.plan import Conflict
+from windtunnel.core.results.candidates import Conflict
 from windtunnel.core.results.reach import EntryReach, TargetReach
 from windtunnel.core.units import to_unit
 from windtunnel.planning.choice_search import ChoiceSearch

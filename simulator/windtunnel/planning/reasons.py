@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import (
+from windtunnel.core.results.candidates import (
     CandidateEntry,
     Conflict,
     EntryReason,
@@ -21,6 +20,7 @@ from windtunnel.core.results.plan import (
     TargetLimit,
     TimeError,
 )
+from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity, to_unit
 from windtunnel.engine.prepare.prepared import PreparedRun

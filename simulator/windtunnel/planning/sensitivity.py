@@ -223,11 +223,12 @@ class Changes:
         return True
 
     def _asked(self) -> list[_Change]:
-        more, less = LOAD_CHANGES
+        (more, less), busiest = LOAD_CHANGES, self.candidates.busiest_load
+        where = "as in the busiest window of this length of the trace"
         asked = [
             _Change(f"{more - 1:.0%} more load", True, load=more),
             _Change(f"{1 - less:.0%} less load", False, load=less),
-            *self._busiest(),
+            *([] if busiest is None else [_Change(f"{busiest - 1:.1%} more load, {where}", True, load=busiest)]),
             _Change("Every device 10% slower than its model", True, speed=1 / 1.1),
             _Change("Every device 10% faster than its model", False, speed=1 / 0.9),
         ]
@@ -252,13 +253,6 @@ class Changes:
                 )
                 asked.append(_Change(text, True, speed=1 / error.factor, device=label))
         return asked
-
-    def _busiest(self) -> list[_Change]:
-        """Return the load of the busiest window of the trace, if there is one trace and another window is busier."""
-        windows = self.candidates.windows if len(self.candidates.scenario.workload) == 1 else ()
-        loads = [window.most_rows / window.rows for window in windows if window.most_rows > window.rows]
-        where = "as in the busiest window of this length of the trace"
-        return [_Change(f"{load - 1:.1%} more load, {where}", True, load=load) for load in loads]
 
     def _effect(
         self,

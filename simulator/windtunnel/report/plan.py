@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
+from windtunnel.core.results.candidates import CandidateEntry
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import CandidateEntry, LoadCurve, PlannedFleet, PlanResult
+from windtunnel.core.results.plan import LoadCurve, PlannedFleet, PlanResult
 from windtunnel.report.numbers import (
     NOTHING,
     plural,

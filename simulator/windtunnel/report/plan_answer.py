@@ -143,7 +143,8 @@ def before_renting(plan: PlanResult) -> str:
         ends = [t.worse_end for i in first for t in plan.fleets[plan.recommended].targets if t.text == i.text]
         if all(ends) and plan.fleets[plan.recommended].meets.confidence:
             certain = min(i.limit / (end or math.inf) for i, end in zip(first, ends, strict=True))
-            text += f", and with {_confidence(plan)} if they are at most {_down(certain)} times those"
+            text += f", and with {_confidence(plan)}, their intervals scaled likewise, if they are at most "
+            text += f"{_down(certain)} times those"
         text += "."
     return f"{text} windtunnel calibrate serving fits the models to measured times."
 
@@ -220,7 +221,7 @@ def recommendation(plan: PlanResult) -> str:
             f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}" + missed
         )
     # The confidence covers chance alone; where the error of the models decides, the same clause says so.
-    if_right = " if the device models are right" if beyond_error(plan.explanation.model_intervals) else ""
+    if_right = " if times are as modelled" if beyond_error(plan.explanation.model_intervals) else ""
     return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}{if_right}" + missed
 
 

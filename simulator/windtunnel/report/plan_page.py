@@ -7,13 +7,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import (
-    LoadPoint,
-    Meets,
-    PlanResult,
-    SimulatedFleet,
-    StoppedFleet,
-)
+from windtunnel.core.results.plan import LoadPoint, Meets, PlanResult, SimulatedFleet, StoppedFleet
 from windtunnel.core.results.target import ENGINE_ERROR
 from windtunnel.core.units import parse_unit
 from windtunnel.report import deployment, page
@@ -141,9 +135,8 @@ def _figures(plan: PlanResult) -> Markup | None:
     if plan.curve is not None and plan.curve.most is not None:
         last = plan.curve.most == max(point.load for point in plan.curve.points)
         note = f"of the scenario's, by value in one run{'; no more was tried' if last else ''}"
-        certain = [effect.load for effect in plan.explanation.changes if effect.meets.confidence]
-        if (most := max([plan.curve.most_certain or 0.0, *certain])) > 0.0:
-            note += f"; with {plan.confidence * 100:.3g}% confidence at {most:.0%}"
+        if plan.curve.most_certain is not None:
+            note += f"; with {plan.confidence * 100:.3g}% confidence at {plan.curve.most_certain:.0%}"
         tiles.append(Tile("Load it can take", f"{plan.curve.most:.0%}", note))
     return page.section("figures", "The recommended fleet", page.tiles(tiles), _configuration(plan))
 
@@ -206,7 +199,26 @@ def _error(plan: PlanResult) -> Markup | None:
     caveat = page.hint(f"{best.model_error_caveat}.") if best.model_error_caveat else None
     header = ["Target", "State", "90% model error interval", "Value"]
     table = page.table("Targets and the error of the models", header, rows, words=(0, 1))
-    return page.section("error", "Error of the models", page.prose(text), table, caveat)
+    return page.section("error", "Error of the models", page.prose(text), table, caveat, _measured_first_tokens(plan))
+
+
+def _measured_first_tokens(plan: PlanResult) -> Markup | None:
+    """Return which simulated fleet would be the best if measured times to the first token were longer than modelled."""
+    found = plan.explanation.first_tokens
+    if not found:
+        return None
+    certainty = how(Meets(value=True, confidence=True), plan.confidence)
+    header = ["Measured over modelled", "Best by value", f"Best {certainty}"]
+    rows = [
+        [f"{row.factor:.3g}", row.by_value or "none simulated", row.with_confidence or "none simulated"]
+        for row in found
+    ]
+    text = (
+        "Times to the first token of the simulated fleets and their intervals are multiplied by the factor, and other "
+        "targets stay. Fleets that cost more than the best one were simulated in part only."
+    )
+    table = page.table("The best fleet by measured times to the first token", header, rows, words=(1, 2))
+    return Markup("").join([table, page.hint(text)])
 
 
 def _cheaper(plan: PlanResult) -> Markup | None:
@@ -344,7 +356,7 @@ def _searched(plan: PlanResult) -> Markup:
         reason = "" if entry is None or entry.reason is None else with_signs(entry.reason.text)
         alone = "; ".join(filter(None, [_best_alone(plan, name), reason]))
         candidates.append([name, price, f"{most:,}", alone])
-    header = ["Entry", "Price of a device", "Devices at most", "Fleets of it alone that meet the targets"]
+    header = ["Entry", "Price of a device", "Devices at most", "Simulated fleets of it alone that meet the targets"]
     values = [
         [path, ", ".join(str(value) for value in found) if isinstance(found, (list, tuple)) else str(found)]
         for path, found in plan.searched.items()
@@ -422,8 +434,8 @@ def _front(plan: PlanResult) -> Markup | None:
     title = title_of(time)
     text = (
         "Each dot is a simulated fleet that meets all targets by value. Lower and further left is better. Full dots "
-        f"are the cost frontier: no other fleet is better in cost, power and {time} together. A ring is around the "
-        "recommended fleet."
+        f"are the cost frontier: no other fleet is as good in cost, power and {time} and better in one. A ring is "
+        "around the recommended fleet."
     )
     if plan.lower_bound.cost_usd_per_h is not None:
         text += " The dashed line is the lower bound of the cost."

@@ -12,7 +12,7 @@ from windtunnel.core.results.run import DeviceAccuracy, ModelInput, OperationCon
 from windtunnel.core.units import to_unit
 
 if TYPE_CHECKING:
-    from windtunnel.core.results.plan import TimeError
+    from windtunnel.core.results.candidates import TimeError
     from windtunnel.engine.prepare.prepared import PreparedRun
     from windtunnel.engine.prepare.programs import Context
 
@@ -105,7 +105,7 @@ def widest_error(accuracies: Sequence[DeviceAccuracy], device: str) -> TimeError
 
     The parts of a step are not operations of their own here, because their errors are not all at their ends at once.
     """
-    from windtunnel.core.results.plan import PARTLY, TimeError
+    from windtunnel.core.results.candidates import PARTLY, TimeError
 
     errors = []
     parts = {row.accuracy.basis for row in accuracies if row.device == device and row.part_of == "step"}

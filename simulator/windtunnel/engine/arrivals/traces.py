@@ -42,8 +42,6 @@ class TraceRows:
     time_column: str
     blocks: BlockRuns | None = None
     """The blocks of the prompts by row of the table, if the trace has any."""
-    is_redrawn: bool = False
-    """Whether these are other jobs with the same changes of the rate."""
     _parsed: dict[str, FloatArray] = field(default_factory=dict)
     """The numbers of columns by row of the table, NaN where a cell is no number; shared by all runs of a trace."""
     _numbers: dict[str, FloatArray] = field(default_factory=dict)
@@ -72,7 +70,7 @@ class TraceRows:
         """Return other jobs with the same changes of the rate (see ``redraw``)."""
         ticks, jobs = redrawn(self.ticks, rng, self.window)
         numbers = {column: values[jobs] for column, values in self._numbers.items()}
-        return replace(self, ticks=ticks, rows=self.rows[jobs], is_redrawn=True, _numbers=numbers)
+        return replace(self, ticks=ticks, rows=self.rows[jobs], _numbers=numbers)
 
     def words(self, column: str, where: Location) -> list[str]:
         """Return the text of a column for each job.
@@ -276,7 +274,7 @@ def row_draws(
     if not table.rows:
         raise InputError(f"the table '{path}' has no rows", where=where("file"), expected="at least one row")
     chosen = np.floor(rng.random(count) * len(table.rows)).astype(np.int64)
-    return TraceRows(table, np.zeros(count, dtype=np.int64), chosen, "", blocks, is_redrawn=True)
+    return TraceRows(table, np.zeros(count, dtype=np.int64), chosen, "", blocks)
 
 
 def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:

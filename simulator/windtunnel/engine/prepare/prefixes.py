@@ -138,9 +138,7 @@ def _of_trace(stage: Generate, source: Source, prompts: np.ndarray, block: int) 
     counts = of_file.at[trace.rows + 1] - of_file.at[trace.rows]
     at = np.concatenate([[0], np.cumsum(counts)])
     runs = of_file.runs[np.repeat(of_file.at[trace.rows] - at[:-1], counts) + np.arange(at[-1])]
-    blocks = of_file.blocks
-    if trace.is_redrawn:
-        runs, blocks = _with_own_ends(of_file, trace.rows, at, runs)
+    runs, blocks = _with_own_ends(of_file, trace.rows, at, runs)
     chains = PromptChains(at, runs, blocks, blocks * block, of_file.home[trace.rows], prompts)
     wrong = np.flatnonzero(chains.job_blocks != -(-prompts // block))
     if len(wrong):
@@ -162,7 +160,8 @@ def _with_own_ends(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return runs and their blocks where copies of a row have the blocks that other rows have, and others of their own.
 
-    The jobs of a redrawn trace stand for other jobs, whose prompts would not be equal to the last token.
+    Copies of a row, by which a trace is scaled, repeated or redrawn, stand for other jobs, whose prompts would not be
+    equal to the last token.
     """
     _, first = np.unique(rows, return_index=True)
     is_copy = np.ones(len(rows), dtype=bool)
