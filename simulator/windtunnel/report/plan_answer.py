@@ -116,37 +116,51 @@ def _how_it_meets(effect: ChangeEffect, plan: PlanResult) -> str:
 
 
 def before_renting(plan: PlanResult) -> str:
-    """Return what a measurement would decide where the error of the models may break a target; empty elsewhere.
-
-    The interval of a time to the first token is a factor on its value, so a measured factor decides in the same way.
-    """
+    """Return what a measurement would decide where the error of the models may break a target; empty elsewhere."""
     beyond = [i for i in plan.explanation.model_intervals if not i.within]
     if not beyond or plan.work.output_tokens is None:
         return ""
-    of = "one replica"
-    entries = plan.fleets[plan.recommended].configuration
-    prices = {entry.name: entry.price_usd_per_h for entry in plan.entries}
-    if len(entries) == 1 and entries[0].entry in prices:
-        size = _size(entries[0])
-        of += f" ({size:,} × {entries[0].device}, {size * prices[entries[0].entry]:,.2f} USD/h)"
-    replicas = sum(entry.count // _size(entry) for entry in entries)
+    return (
+        f"Measure {_part_to_measure(plan)}, and simulate the same, before you rent the fleet."
+        f"{_longest_first_tokens(plan, beyond)} windtunnel calibrate serving fits the models to measured times."
+    )
+
+
+def _part_to_measure(plan: PlanResult) -> str:
+    """Return the smallest part of the recommended fleet that serves a share of the work alone, with that share."""
+    entries, prices = (
+        plan.fleets[plan.recommended].configuration,
+        {entry.name: entry.price_usd_per_h for entry in plan.entries},
+    )
+    if len(entries) > 1:
+        return "a small fleet of the same entries with a like share of these requests"
+    (entry,) = entries
+    size, replicas = _size(entry), entry.count // _size(entry)
     work = "this work" if replicas == 1 else f"one in {replicas:,} of these requests"
-    text = f"Measure {of} with {work}, and simulate the same, before you rent the fleet."
-    first = [i for i in beyond if i.metric == "ttft" and i.value and i.comparison == "<="]
-    if first:
-        names, several = " and ".join(map(target_name, first)), len(first) > 1
-        text += (
-            f" {names} {'stay' if several else 'stays'} within the limit{'s' if several else ''} by value if measured "
-            f"times to the first token are at most {_down(min(i.limit / (i.value or math.inf) for i in first))} times "
-            "those of the models"
-        )
-        ends = [t.worse_end for i in first for t in plan.fleets[plan.recommended].targets if t.text == i.text]
-        if all(ends) and plan.fleets[plan.recommended].meets.confidence:
-            certain = min(i.limit / (end or math.inf) for i, end in zip(first, ends, strict=True))
-            text += f", and with {_confidence(plan)}, their intervals scaled likewise, if they are at most "
-            text += f"{_down(certain)} times those"
-        text += "."
-    return f"{text} windtunnel calibrate serving fits the models to measured times."
+    return f"one replica ({size:,} × {entry.device}, {size * prices[entry.entry]:,.2f} USD/h) with {work}"
+
+
+def _longest_first_tokens(plan: PlanResult, beyond: Sequence[ModelInterval]) -> str:
+    """Return as a sentence how much longer than modelled times to the first token may be; empty if none is in doubt.
+
+    The interval of such a time is a factor on its value, so a measured factor decides in the same way.
+    """
+    first = {i.text: i for i in beyond if i.metric == "ttft" and i.value and i.comparison == "<="}
+    if not first:
+        return ""
+    best, several = plan.fleets[plan.recommended], len(first) > 1
+    targets = [target for target in best.targets if target.text in first]
+    by_value = min(i.limit / (i.value or math.inf) for i in first.values())
+    text = (
+        f" {' and '.join(map(target_name, first.values()))} {'stay' if several else 'stays'} within the "
+        f"limit{'s' if several else ''} by value if measured times to the first token are at most {_down(by_value)} "
+        "times those of the models"
+    )
+    if best.meets.confidence:
+        certain = min(first[t.text].limit / (t.worse_end or math.inf) for t in targets)
+        text += f", and with {_confidence(plan)}, their intervals scaled likewise, if they are at most "
+        text += f"{_down(certain)} times those"
+    return f"{text}."
 
 
 def _down(factor: float) -> str:
