@@ -86,7 +86,12 @@ def test_a_fleet_of_more_devices_of_one_price_has_no_price_at_which_it_costs_as_
 def test_where_no_price_makes_another_fleet_as_cheap_the_text_says_what_was_compared() -> None:
     found = planned()
     slow, more, fast = (
-        replace(found.fleets[0], entries={name: n}, text=f"{n} × {name}", meets=Meets(True, True))
+        replace(
+            found.fleets[0],
+            configuration=[replace(found.fleets[0].configuration[0], entry=name, count=n)],
+            text=f"{n} × {name}",
+            meets=Meets(True, True),
+        )
         for name, n in (("slow speed 1", 4), ("slow speed 1.5", 5), ("fast", 9))
     )
     told = replace(found, recommended=0, explanation=replace(found.explanation, prices=[]))
@@ -96,6 +101,9 @@ def test_where_no_price_makes_another_fleet_as_cheap_the_text_says_what_was_comp
     assert compared.endswith(
         "no other simulated fleet that meets the targets with 95% confidence becomes as cheap as this one."
     )
+    # An entry of another choice, whose price the plan does not state, has devices of the recommended fleet or others.
+    unknown = replace(more, configuration=[replace(more.configuration[0], entry="slow speed 2")])
+    assert plan_sensitivity.no_price(replace(told, fleets=[slow, unknown])) == said
     # A fleet that is not as certain as the recommended one is none to compare with.
     doubtful = replace(fast, meets=Meets(True, False))
     assert plan_sensitivity.no_price(replace(told, fleets=[slow, more, doubtful])) == said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from windtunnel.core.results.objective import GIVE_UP
-from windtunnel.core.results.plan import ChangeEffect, PlanResult
+from windtunnel.core.results.plan import ChangeEffect, PlannedFleet, PlanResult
 from windtunnel.core.results.target import JudgedTarget
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import NOTHING, percent, plural, quantity, share
@@ -77,15 +77,27 @@ def no_price(plan: PlanResult) -> str:
     # A fleet that is not as certain is no alternative at any price.
     others = [f for f in fleets if f is not best and (f.meets.confidence or not best.meets.confidence)]
     how_ = f"with {plan.confidence * 100:.3g}% confidence" if best.meets.confidence else "by value"
-    priced = {entry.name: (entry.device, entry.price_usd_per_h) for entry in plan.entries}
-    own = {priced[name] for name in best.entries}
-    if all(priced[name] in own for fleet in others for name in fleet.entries):
+    if all(_has_only_devices_of(fleet, best, plan) for fleet in others):
         return (
             f"No price is known at which another device would be cheaper: none of the simulated fleets with another "
             f"one meets the targets {how_}. Of the fleets that cost more than this one, only a part was simulated."
         )
     price = "If the price of one device changes alone, the same in all its groups"
     return f"{price}, no other simulated fleet that meets the targets {how_} becomes as cheap as this one."
+
+
+def _has_only_devices_of(fleet: PlannedFleet, best: PlannedFleet, plan: PlanResult) -> bool:
+    """Return whether all devices of a fleet are devices of ``best`` at the same price.
+
+    The plan states the prices of the entries of one choice; an entry of another choice has that of its device.
+    """
+    prices = {entry.name: entry.price_usd_per_h for entry in plan.entries}
+    own = {(entry.device, prices.get(entry.entry)) for entry in best.configuration}
+    devices = {device for device, _ in own}
+    return all(
+        (entry.device, prices[entry.entry]) in own if entry.entry in prices else entry.device in devices
+        for entry in fleet.configuration
+    )
 
 
 def price_rows(plan: PlanResult) -> list[list[str]]:

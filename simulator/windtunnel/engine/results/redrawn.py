@@ -224,11 +224,11 @@ def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool, co
     else:
         half = student(len(logs), confidence) * float(np.append(logs, log).std(ddof=1))
     if abs(bias) > max(half, math.log(_MAX_CHANGE)):
-        percent, than = 100.0 * math.expm1(abs(bias) if bias > 0 else bias), "higher" if bias > 0 else "lower"
+        change, than = math.expm1(bias), "higher" if bias > 0 else "lower"
         return Estimate(
             value,
-            reason=f"runs with other jobs of the trace have a value {abs(percent):.0f}% {than} on average, which is "
-            "more than chance",
+            reason=f"runs with other jobs of the trace have a value {abs(change) * 100:.0f}% {than} on average, "
+            "which is more than chance",
         )
     low, high = np.exp(np.minimum([log + min(bias, 0.0) - half, log + max(bias, 0.0) + half], _LARGEST)) - start
     return Estimate(value, max(float(low), 0.0), float(high))
