@@ -33,6 +33,7 @@ from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.report import page
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import fleet_devices, policy_of
+from windtunnel.simulation.model_error import ErrorRuns
 from windtunnel.simulation.run import Run, prepare_run
 from windtunnel_models.catalogue import Catalogue
 
@@ -144,6 +145,16 @@ def test_a_run_writes_the_same_files_on_any_number_of_processors(
     assert printed[0] == printed[1]
     assert "8 more runs" in printed[0]
     assert "two more runs" in printed[0]
+
+
+def test_a_copy_makes_the_runs_for_the_error_of_the_models_during_the_run_itself() -> None:
+    prepared = prepare_run(scenario_from_data(yaml.safe_load(SCENARIO)), Catalogue(), "process")
+    with ErrorRuns(2) as early, ErrorRuns(1) as alone:
+        for runs in (early, alone):
+            runs.begin(prepared)
+        assert early._begun is not None
+        assert alone._begun is None
+        assert early.of(prepared, 250) == alone.of(prepared, 250)
 
 
 def test_the_templates_of_reports_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,32 +103,49 @@ def _deliver(function: Callable[[], object], write: int, mask: set[int | signal.
         os._exit(code)
 
 
-def shared(function: Callable[[int], T], numbers: Sequence[int], count: int) -> list[T]:
-    """Return ``function`` of each number, computed by this process and ``count`` - 1 copies of it.
+class Shared(Generic[T]):
+    """Calls of ``function`` with each number, which ``copies`` copies of this process begin with at once.
 
     Each process takes the next number when it is done with one. What the function returns must be picklable, and it
-    must not change anything that is used later.
+    must not change anything that is used later. Leaving the context ends the copies.
     """
+
+    def __init__(self, function: Callable[[int], T], numbers: Sequence[int], copies: int) -> None:
+        self._function, self._numbers = function, numbers
+        self._open = ExitStack()
+        self._source, sink = os.pipe()
+        self._open.callback(os.close, self._source)
+        with self._open.pop_all() as unless_begun:
+            with os.fdopen(sink, "wb") as pipe:
+                pipe.write(b"".join(place.to_bytes(_TOKEN, "little") for place in range(len(numbers))))
+            self._copies = [unless_begun.enter_context(Copy(self._take)) for _ in range(copies)]
+            self._open = unless_begun.pop_all()
+
+    def _take(self) -> dict[int, T]:
+        done: dict[int, T] = {}
+        while token := os.read(self._source, _TOKEN):
+            place = int.from_bytes(token, "little")
+            done[place] = self._function(self._numbers[place])
+        return done
+
+    def results(self) -> list[T]:
+        """Return what the function returns for each number; this process takes numbers too."""
+        done = self._take()
+        for copy in self._copies:
+            done.update(copy.result() or {})
+        return [done[p] if p in done else self._function(number) for p, number in enumerate(self._numbers)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+
+def shared(function: Callable[[int], T], numbers: Sequence[int], count: int) -> list[T]:
+    """Return ``function`` of each number, computed by this process and ``count`` - 1 copies of it (``Shared``)."""
     count = min(count, len(numbers))
     if count < 2:
         return [function(number) for number in numbers]
-    source, sink = os.pipe()
-    try:
-        with os.fdopen(sink, "wb") as pipe:
-            pipe.write(b"".join(place.to_bytes(_TOKEN, "little") for place in range(len(numbers))))
-
-        def take() -> dict[int, T]:
-            done: dict[int, T] = {}
-            while token := os.read(source, _TOKEN):
-                place = int.from_bytes(token, "little")
-                done[place] = function(numbers[place])
-            return done
-
-        with ExitStack() as ended:
-            copies = [ended.enter_context(Copy(take)) for _ in range(count - 1)]
-            done = take()
-            for copy in copies:
-                done.update(copy.result() or {})
-    finally:
-        os.close(source)
-    return [done[place] if place in done else function(number) for place, number in enumerate(numbers)]
+    with Shared(function, numbers, count - 1) as begun:
+        return begun.results()

@@ -111,6 +111,15 @@ def run_on(
         return compiled.run(prepared, None if progress is None else lambda jobs: progress(max(most, jobs)), watch)
 
 
+def is_compiled(engine: str, prepared: PreparedRun) -> bool:
+    """Return whether a run on an engine that ``choose`` returned needs no machine code that is still missing."""
+    if engine == "process":
+        return True
+    from windtunnel.engine.compiled.kernels import missing_code
+
+    return not missing_code(prepared)
+
+
 def _run_uncompiled(prepared: PreparedRun, progress: Callable[[int], None] | None, watch: Watch | None) -> Recording:
     from windtunnel.engine.process import engine as process  # SimPy is not imported where it is not needed
 

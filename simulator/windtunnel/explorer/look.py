@@ -100,7 +100,7 @@ class Looker:
         invariants.check(recording)
         run = summarise(prepared, [recording], scenario.parsed_targets())
         # The error of the models without further runs, so that a target has the same state as in the whole run.
-        run, _ = with_model_error(prepared, recording, run, repeats=False)
+        run, _ = with_model_error(prepared, recording, run, None)
         status, verdict, targets = targets_of(run)
         noun = "request" if run.serving is not None else "job"
         basis = f"the first {plural(run.jobs.arrived, noun)}"

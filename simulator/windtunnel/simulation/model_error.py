@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 from windtunnel.core.architecture import Architecture
-from windtunnel.core.forks import shared
+from windtunnel.core.forks import Shared, shared
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import (
     Estimate,
@@ -38,64 +39,120 @@ _MOST_EVENTS = {"compiled": 2_500_000, "process": 50_000}
 both runs together take some seconds."""
 _QUEUED = ("ttft", "e2e")
 """Times that include queueing: they have no upper end if the slower fleet cannot do the work."""
+_DIRECTIONS = (-1, 1)
+"""The exponents of the error factor of a step in the faster and in the slower run."""
 Ends = tuple[float | None, float | None]
 METRICS = ("ttft", "itl", "tpot", "e2e")
 """The times of requests that have intervals for the error of the models."""
 _Served = tuple[ServingEngine, Architecture]
 
 
-def with_model_error(
-    first: PreparedRun, recording: Recording, result: Measured, repeats: bool, processes: int = 1
-) -> tuple[Measured, list[str]]:
-    """Return the result with model error intervals of the times of requests, and notes on where they come from.
+_Repeated = tuple[Sequence["Part"], list[bool]]
+"""The values of a repeated run, and which of its parts are unstable: the whole, and each workload."""
 
-    The ends are the values of the faster and of the slower run. With several replications they are in the same ratio to
-    the value as in the first replication. If the run is too long, requests are not batched continuously, or ``repeats``
-    is false, every time is multiplied and divided by the factor instead, which ignores that queues change by more.
+
+class ErrorRuns:
+    """The repeated runs of a run: of the same requests, with every step faster and with every step slower.
+
+    A copy of this process begins with them while it makes the run itself, if ``begin`` is called.
 
     Args:
-        first: The run, prepared; of several replications the first.
-        recording: Its recording.
-        result: The result, which keeps its values and its 95% intervals.
-        repeats: Whether further runs may be made.
         processes: The number of processes that share these runs.
     """
-    factors = first.step_error_factors()
-    if result.serving is None or not factors or first.real:
-        return result, []
-    largest = max(factors.values())
-    continuous = first.policy.batch.kind == "continuous"
-    of_first = "; TTFT and end-to-end latency also have the error of the engine's first token" if continuous else ""
+
+    def __init__(self, processes: int = 1) -> None:
+        self._processes = processes
+        self._begun: Shared[_Repeated] | None = None
+
+    def begin(self, first: PreparedRun) -> None:
+        """Let a copy of this process begin, if a processor is left and the runs are needed and known to be short.
+
+        Nothing begins while machine code is missing, which this process has compiled.
+        """
+        from windtunnel.engine.choice import choose, is_compiled
+
+        if self._processes < 2 or not _is_served(first):
+            return
+        engine, _ = choose(first, "auto")
+        if first.job_count <= _MOST_EVENTS[engine] and is_compiled(engine, first):
+            self._begun = Shared(partial(_repeated, first), _DIRECTIONS, 1)
+
+    def of(self, first: PreparedRun, events: int) -> list[_Repeated]:
+        """Return the faster and the slower run of ``first``, which had ``events`` jobs and intervals."""
+        if self._begun is not None:
+            return self._begun.results()
+        return shared(partial(_repeated, first), _DIRECTIONS, sharing(events, self._processes))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._begun is not None:
+            self._begun.__exit__()
+
+
+def _is_served(first: PreparedRun) -> bool:
+    """Return whether the times of a run have an error of the step model that a repeated run can tell."""
+    return first.policy.batch.kind == "continuous" and bool(first.step_error_factors()) and not first.real
+
+
+def _asked(first: PreparedRun) -> frozenset[tuple[str | None, str]]:
+    """Return the metrics that have model error intervals, of the whole run and of each workload."""
+    return frozenset(
+        (name, metric) for name in (None, *(w.workload.name for w in first.workloads)) for metric in METRICS
+    )
+
+
+def _repeated(first: PreparedRun, direction: int) -> _Repeated:
+    """Return a run where every step takes its time times its error factor, to the power of ``direction``."""
     from windtunnel.engine.choice import choose, run_on
     from windtunnel.engine.results import invariants
     from windtunnel.engine.results.redrawn import values_of
     from windtunnel.engine.results.times import times_of
 
-    engine, _ = choose(first, "auto")
+    times = {cls: factor**direction for cls, factor in first.step_error_factors().items()}
+    changed = replace(first.with_step_times(times), times_only=True)
+    repeated = run_on(choose(first, "auto")[0], changed)
+    invariants.check(repeated, steps=False)
+    states = [times_of(changed, repeated).steady_of(work).state for work in (None, *range(len(first.workloads)))]
+    unstable = [state is not None and state.verdict == "unstable" for state in states]
+    return values_of(changed, repeated, _asked(first)), unstable
+
+
+def with_model_error(
+    first: PreparedRun, recording: Recording, result: Measured, runs: ErrorRuns | None
+) -> tuple[Measured, list[str]]:
+    """Return the result with model error intervals of the times of requests, and notes on where they come from.
+
+    The ends are the values of the faster and of the slower run. With several replications they are in the same ratio to
+    the value as in the first replication. If the run is too long, requests are not batched continuously, or there are
+    no ``runs``, every time is multiplied and divided by the factor instead, which ignores that queues change by more.
+
+    Args:
+        first: The run, prepared; of several replications the first.
+        recording: Its recording.
+        result: The result, which keeps its values and its 95% intervals.
+        runs: The repeated runs; None if none may be made.
+    """
+    factors = first.step_error_factors()
+    if result.serving is None or not factors or first.real:
+        return result, []
+    largest = max(factors.values())
+    of_first = (
+        "; TTFT and end-to-end latency also have the error of the engine's first token" if _is_served(first) else ""
+    )
+    from windtunnel.engine.choice import choose
+    from windtunnel.engine.results.redrawn import values_of
+
     events = int(recording.jobs.arrival.size) + (0 if recording.intervals is None else len(recording.intervals))
-    if not repeats or not continuous or events > _MOST_EVENTS[engine]:
+    if runs is None or not _is_served(first) or events > _MOST_EVENTS[choose(first, "auto")[0]]:
         note = (
             f"the model error intervals of token times are the values times and over {largest:.3g}, the error factor "
             "of a step; they ignore that queues change by more" + of_first
         )
-        return _with_targets(_with_first_tokens(first, _scaled(result, largest))), [note] if repeats else []
-    only = frozenset(
-        (name, metric) for name in (None, *(w.workload.name for w in first.workloads)) for metric in METRICS
-    )
-    base = values_of(first, recording, only)
-
-    def run(direction: int) -> tuple[Sequence[Part], list[bool]]:
-        """Return the values of a run with other times of steps, and which of its parts are unstable."""
-        times = {cls: factor**direction for cls, factor in factors.items()}
-        changed = replace(first.with_step_times(times), times_only=True)
-        repeated = run_on(engine, changed)
-        invariants.check(repeated, steps=False)
-        values = values_of(changed, repeated, only)
-        parts = (None, *range(len(first.workloads)))
-        states = [times_of(changed, repeated).steady_of(work).state for work in parts]
-        return values, [state is not None and state.verdict == "unstable" for state in states]
-
-    (faster, _), (slower, overloaded) = shared(run, (-1, 1), sharing(events, processes))
+        return _with_targets(_with_first_tokens(first, _scaled(result, largest))), [] if runs is None else [note]
+    base = values_of(first, recording, _asked(first))
+    (faster, _), (slower, overloaded) = runs.of(first, events)
     notes = [
         f"the model error intervals of token times come from two more runs of the same requests, with every step "
         f"{largest:.3g} times as fast and as slow{of_first}"

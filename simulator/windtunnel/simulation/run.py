@@ -22,7 +22,7 @@ from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.read import check_scenario, is_placement, scenario_from_data
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_of
-from windtunnel.simulation.model_error import with_model_error
+from windtunnel.simulation.model_error import ErrorRuns, with_model_error
 from windtunnel.simulation.precision import until_precise
 from windtunnel.simulation.real_devices import added, chip_notes, real_device_notes, real_devices
 from windtunnel.simulation.redrawn import When, replication_seed, with_redrawn_runs
@@ -140,6 +140,7 @@ class _How:
         until_lost: Whether the run ends when a target is lost for certain.
         asked_only: Whether no more is measured than the targets ask for.
         step_times: Factors on the times of steps, by the number of the fleet entry.
+        begin: It is called with the first replication, prepared, before that is run.
     """
 
     replications: int
@@ -152,6 +153,7 @@ class _How:
     until_lost: bool = False
     asked_only: bool = False
     step_times: Mapping[int, float] = field(default_factory=dict)
+    begin: Callable[[PreparedRun], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,8 @@ def _runs(scenario: Scenario, how: _How) -> _Runs:
             prepared = prepare_run(scenario, catalogue, engine, processes=aside.processes)
             prepared = first = prepared.with_step_times(how.step_times) if how.step_times else prepared
             chosen, why = choose(prepared, engine)
+            if how.begin is not None:
+                how.begin(first)
         else:
             seed = replication_seed(scenario.seed, replication)
             prepared = prepare_run(scenario.reseeded(seed), catalogue, engine) if first.real else first.redrawn(seed)
@@ -254,17 +258,20 @@ def measure_model_error(scenario: Scenario, catalogue: Catalogue, replications: 
         result, recording = simulate(scenario, 1, "auto", catalogue)
         return result, recording, result.engine
     runs = _runs(scenario, _How(replications, "auto", catalogue, redrawn="never"))
-    measured, _ = with_model_error(runs.first, runs.recordings[0], runs.measured, True)
+    measured, _ = with_model_error(runs.first, runs.recordings[0], runs.measured, ErrorRuns())
     return measured, runs.recordings[0], runs.engine
 
 
 def _simulate(scenario: Scenario, how: _How) -> tuple[RunResult, Recording]:
-    runs = _runs(scenario, how)
+    if how.redrawn == "short":
+        with ErrorRuns(how.aside.processes) as repeated:
+            runs = _runs(scenario, replace(how, begin=repeated.begin))
+            measured, more = with_model_error(runs.first, runs.recordings[0], runs.measured, repeated)
+    else:
+        runs = _runs(scenario, how)
+        measured, more = with_model_error(runs.first, runs.recordings[0], runs.measured, None)
     first, recordings = runs.first, runs.recordings
-    notes = list(runs.notes)
-    short = how.redrawn == "short"
-    measured, more = with_model_error(first, recordings[0], runs.measured, short, how.aside.processes)
-    notes += more
+    notes = [*runs.notes, *more]
     if len(recordings) < how.replications and measured.statistics.redrawn is None:
         notes.append(
             f"nothing in this scenario is random: {how.replications:,} replications would all be this run, so its "
