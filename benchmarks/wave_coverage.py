@@ -92,6 +92,11 @@ def _batches(size: float, wave: Arrivals) -> Arrivals:
     return draw
 
 
+def _rounded(step_s: float, wave: Arrivals) -> Arrivals:
+    """Arrivals whose times a trace states as multiples of ``step_s`` (s)."""
+    return lambda rng: np.floor(wave(rng) / step_s) * step_s
+
+
 def _renewal(cv: float, mean: float, amplitude: float, period: float) -> Arrivals:
     """Gamma-distributed distances of mean 1, on a time that runs at the rate of a wave."""
     grid = np.linspace(0, SPAN_S, 18_001)
@@ -123,6 +128,7 @@ TRACES: Mapping[str, Arrivals] = {
     "a rate that wanders within 10 s": _wandering(4.0, 0.8, 10),
     "a rate that wanders within 60 s": _wandering(4.4, 0.6, 60),
     "batches of 5 jobs, waves of 600 s": _batches(5, _sine(600, 0.96, 0.6)),
+    "times in steps of 3 s, waves of 600 s": _rounded(3.0, _sine(600, 4.8, 0.6)),
     "irregular distances (cv 2), waves of 600 s": _renewal(2.0, 4.8, 0.6, 600),
     "regular distances (cv 0.3), waves of 600 s": _renewal(0.3, 5.2, 0.6, 600),
 }

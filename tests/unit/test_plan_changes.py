@@ -155,7 +155,7 @@ def _accuracy(op: str, basis: str, factor: float) -> ModelAccuracy:
 def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], speed: Mapping[str, float]) -> Candidates:
     """Candidates of which a fleet meets the targets if its devices do enough work: ``speed`` each, and 4 in all."""
 
-    def judge(cases: Sequence[Case], _goal: str = "value") -> list[Evaluation]:
+    def judge(cases: Sequence[Case], _goal: str = "value", **_keys: object) -> list[Evaluation]:
         found = []
         for case in cases:
             factors = case.speeds or (1.0,) * len(devices)
@@ -222,7 +222,7 @@ def test_the_error_of_a_device_is_judged_by_the_value_and_other_changes_with_the
     devices, prices = ("new", "old"), (1.0, 1.4)
     candidates = _candidates(0, devices, prices, {"new": 1.0, "old": 1.0})
     met_by_value = SimpleNamespace(
-        **{**vars(candidates), "judge": lambda cases, _goal: [_by_value(c.counts) for c in cases]}
+        **{**vars(candidates), "judge": lambda cases, _goal, **_keys: [_by_value(c.counts) for c in cases]}
     )
     best = _told((4, 0), 0, goal="confidence")
     accuracies = [DeviceAccuracy("new", _accuracy("step", "transfer", 1.5))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,24 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import yaml
 from tests.cases import search_alone
 from tests.unit.planning import plan_scenario
 
 import windtunnel
 from windtunnel.app.plan import plan
 from windtunnel.core.results.data import result_json
-from windtunnel.core.results.plan import PlanResult
+from windtunnel.core.results.plan import Meets, PlanResult
 from windtunnel.core.results.target import JudgedTarget
 from windtunnel.core.student import student
 from windtunnel.engine.choice import run_on
 from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.prefixes import PromptChains
 from windtunnel.planning import looks
+from windtunnel.planning import simulate as simulating
+from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.planner import Planner
+from windtunnel.planning.simulate import Case, Setting
 from windtunnel.report import plan as report
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
@@ -119,18 +124,24 @@ def test_a_plan_judged_by_replications_makes_more_of_them() -> None:
 # Equal fleets.
 
 
-def test_equal_fleets_are_compared_by_as_many_redrawn_runs(tmp_path: Path) -> None:
-    """With `fifo` 3 redrawn runs decide the target, with `least-loaded` 8; 8 of each turn their headrooms round."""
+def traced(folder: Path, **keys: Any) -> dict[str, Any]:
+    """A plan of one kind of device for a trace whose rate comes in waves."""
     rng = np.random.default_rng(1)
     waves = 900 + 500 * np.sin(np.arange(3000) / 300)
     arrivals = np.cumsum(rng.exponential(1 / waves))
-    (tmp_path / "t.csv").write_text("\n".join(["arrival_s", *(f"{time:.6f}" for time in arrivals)]))
-    search = {"policy": ["fifo", "least-loaded"]}
-    data = plan_scenario(targets=["latency p95 <= 25 ms"], plan={"loads": [], "max": 4, "search": search})
+    (folder / "t.csv").write_text("\n".join(["arrival_s", *(f"{time:.6f}" for time in arrivals)]))
+    data = plan_scenario(**keys)
     del data["stop"]
     data["fleet"] = data["fleet"][1:]
-    data["workload"][0]["arrivals"] = {"process": "trace", "file": str(tmp_path / "t.csv"), "time": "arrival_s"}
-    with search_alone():
+    data["workload"][0]["arrivals"] = {"process": "trace", "file": str(folder / "t.csv"), "time": "arrival_s"}
+    return data
+
+
+def test_equal_fleets_are_compared_by_as_many_redrawn_runs(tmp_path: Path) -> None:
+    """With `fifo` 3 redrawn runs decide the target, with `least-loaded` 8; 8 of each turn their headrooms round."""
+    search = {"policy": ["fifo", "least-loaded"]}
+    data = traced(tmp_path, targets=["latency p95 <= 33 ms"], plan={"loads": [], "max": 4, "search": search})
+    with search_alone(), patch.object(Planner, "_confirm", lambda *_: True):
         found = plan(scenario_from_data(data), workers=1)
         with patch.object(Planner, "_equal_footing", lambda *_: None):
             uneven = plan(scenario_from_data(data), workers=1)
@@ -140,6 +151,44 @@ def test_equal_fleets_are_compared_by_as_many_redrawn_runs(tmp_path: Path) -> No
     assert first.text == uneven.fleets[1].text and first.meets.confidence and second.meets.confidence
     headrooms = [f.targets[0].headroom for f in found.fleets[:2]]
     assert headrooms == sorted(headrooms, key=lambda share: -(share or 0.0))
+
+
+# The recommended fleet.
+
+
+def test_the_recommended_fleet_and_its_changes_are_judged_by_more_redrawn_runs_as_its_command_does(
+    tmp_path: Path,
+) -> None:
+    data = traced(tmp_path, targets=["latency p95 <= 15 ms"], plan={"loads": [1.0, 1.2], "max": 4})
+    data["workload"][0]["ops"] = [{"service": {"distribution": "deterministic", "mean": "4 ms"}}]
+    found = plan(scenario_from_data(data), workers=1)
+    best = found.fleets[found.recommended]
+    assert best.meets.confidence and best.targets[0].interval_runs == looks.CONFIRMING
+    changed = {effect.binding.interval_runs for effect in found.explanation.changes if effect.binding}
+    assert changed <= {None, 3, looks.CONFIRMING} and looks.CONFIRMING in changed
+    (replications,) = re.findall(r"--replications (\d+)", report.run_command(found, "s.yaml"))
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(data))
+    result = windtunnel.run(tmp_path / "s.yaml", changes=found.changes, replications=int(replications)).result
+    assert (result.targets[0].low, result.targets[0].high) == (best.targets[0].low, best.targets[0].high)
+
+
+def test_a_fleet_that_more_redrawn_runs_do_not_confirm_is_replaced_by_the_next_one_that_they_do(tmp_path: Path) -> None:
+    """Of the cheapest fleets that 8 runs accept, the larger number is made to reject those of 2 devices."""
+    simulated = simulating.simulate
+
+    def rejecting(setting: Setting, case: Case) -> Evaluation:
+        found = simulated(setting, case)
+        if case.counts == (2,) and case.redraws.most == looks.CONFIRMING and case.redraws.all:
+            return replace(found, meets=Meets(value=True, confidence=False))
+        return found
+
+    data = traced(tmp_path, targets=["latency p95 <= 25 ms"], plan={"loads": [], "max": 4})
+    with search_alone():
+        before = plan(scenario_from_data(data), workers=1)
+        with patch("windtunnel.planning.workers.simulate", rejecting):
+            found = plan(scenario_from_data(data), workers=1)
+    assert [sum(p.fleets[p.recommended].entries.values()) for p in (before, found)] == [2, 3]
+    assert found.fleets[found.recommended].meets.confidence
 
 
 # What no number of devices mends.

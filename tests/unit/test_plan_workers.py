@@ -19,7 +19,7 @@ from windtunnel.core.errors import WindtunnelError
 from windtunnel.core.results.plan import Meets
 from windtunnel.planning import workers as planning
 from windtunnel.planning.evaluation import Evaluation
-from windtunnel.planning.simulate import Case, Setting
+from windtunnel.planning.simulate import Case, Redraws, Setting
 from windtunnel.planning.workers import Simulator, Workers
 from windtunnel_models.catalogue import shipped_catalogue
 
@@ -143,8 +143,8 @@ def test_a_fleet_is_simulated_once_where_all_redrawn_runs_are_asked_for(monkeypa
     monkeypatch.setattr(planning, "simulate", simulated)
     simulator, case = Simulator(SETTING, Workers(1), None), Case((2,), until_lost=True)
     for asked in (case, Case((2,))):
-        assert simulator([asked], redraw_all=True) == list(simulator.evaluations.values())
-    assert made == [replace(case, redraw_all=True)]
+        assert simulator([asked], redraws=Redraws(all=True)) == list(simulator.evaluations.values())
+    assert made == [replace(case, redraws=Redraws(all=True))]
 
 
 def test_intervals_of_fewer_runs_are_not_taken_for_those_of_a_whole_simulation() -> None:

@@ -23,7 +23,8 @@ from windtunnel.engine.results.statistics import STATISTICS, estimates, widen_to
 from windtunnel.engine.results.steady import correlation_of
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation import redrawn as simulated
-from windtunnel.simulation.run import measure, simulate
+from windtunnel.simulation.run import measure, prepare_run, simulate
+from windtunnel_models.catalogue import shipped_catalogue
 
 SPAN_S = 1200.0
 
@@ -60,6 +61,32 @@ def test_neither_batches_nor_regular_distances_are_waves() -> None:
     begins = arrivals(rng, 300, mean=1.0)
     assert 15 < half_s(np.repeat(begins, rng.geometric(0.2, len(begins)))) < 75
     assert half_s(np.cumsum(rng.gamma(10.0, 0.02, 6000))) > 15
+
+
+def test_times_in_steps_are_not_told_from_one_another_by_the_jobs_of_a_few_of_them() -> None:
+    """A window of 15 jobs on either side would have two times of arrival, and blocks within one."""
+    step_s = 3.0
+    for seed in range(3):
+        times = np.floor(arrivals(np.random.default_rng(seed), 300) / step_s) * step_s
+        assert half_s(times) >= 15 * step_s
+
+
+def test_a_trace_has_the_same_window_at_every_load(tmp_path: Path) -> None:
+    times = arrivals(np.random.default_rng(1), 300)
+    (tmp_path / "t.csv").write_text("\n".join(["arrival_s", *(f"{time:.6f}" for time in times)]))
+    data: dict[str, Any] = {
+        "schema": 1, "name": "scaled", "fleet": [{"device": "server"}], "policy": "fifo",
+        "workload": [{"name": "jobs", "ops": [{"service": {"distribution": "deterministic", "mean": "1 ms"}}]}],
+    }  # fmt: skip
+    found = set()
+    for scale in (0.5, 1, 1.3):
+        data["workload"][0]["arrivals"] = {
+            "process": "trace", "file": str(tmp_path / "t.csv"), "time": "arrival_s", "scale": scale,
+        }  # fmt: skip
+        trace = prepare_run(scenario_from_data(data), shipped_catalogue()).workloads[0].source.trace
+        assert trace is not None and len(trace.ticks) == pytest.approx(scale * len(times), abs=1)
+        found.add(trace.window)
+    assert len(found) == 1
 
 
 def test_few_jobs_and_a_single_moment_have_no_window() -> None:

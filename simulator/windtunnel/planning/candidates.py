@@ -22,7 +22,7 @@ from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.choices import Choice
 from windtunnel.planning.evaluation import Evaluation, binding, headroom_text, violations, with_reduced
 from windtunnel.planning.search import Verdict
-from windtunnel.planning.simulate import Case, Setting, fleet_text
+from windtunnel.planning.simulate import USUAL, Case, Redraws, Setting, fleet_text
 from windtunnel.planning.workers import Simulator
 from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.autoscale import Autoscale
@@ -245,22 +245,22 @@ class Candidates:
         """Return what is simulated to judge the cases."""
         return [part for case in cases for part in self._cases(case) if self.may_be_feasible(part)]
 
-    def announce(self, cases: Sequence[Case], *, redraw_all: bool = False) -> None:
+    def announce(self, cases: Sequence[Case], *, redraws: Redraws = USUAL) -> None:
         """Say that these cases will be judged, so that they are simulated whenever a worker is free."""
-        self.simulator.announce(self._simulated(cases), redraw_all=redraw_all)
+        self.simulator.announce(self._simulated(cases), redraws=redraws)
 
     def unknown(self, cases: Sequence[Case]) -> list[tuple[Setting, Case]]:
         """Return what would be simulated to judge cases."""
         simulator = self.simulator
         return [(simulator.setting, part) for part in self._simulated(cases) if simulator.found(part) is None]
 
-    def judge(self, cases: Sequence[Case], goal: str = "value", *, redraw_all: bool = False) -> list[Evaluation]:
+    def judge(self, cases: Sequence[Case], goal: str = "value", *, redraws: Redraws = USUAL) -> list[Evaluation]:
         """Simulate fleets, each under a load and with speeds, and return their evaluations.
 
         Where they are to meet the targets with ``confidence``, fleets that this leaves open are looked at again.
-        ``redraw_all``: all redrawn runs are made of those that are not known yet.
+        ``redraws``: the redrawn runs of those that are not known yet.
         """
-        self.simulator(self._simulated(cases), redraw_all=redraw_all)
+        self.simulator(self._simulated(cases), redraws=redraws)
         if goal == "confidence":
             self.look_again(cases)
         return [self.evaluation(case) for case in cases]
@@ -279,30 +279,30 @@ class Candidates:
                     parts |= {part: replace(part, times=times) for part in own}
             self.simulator.look_again(list(parts), list(parts.values()))
 
-    def redraw_all(self, counts: Counts, *, announced: bool = False) -> None:
-        """Make all redrawn runs of a fleet of which few decided the targets, so that headrooms can be compared.
+    def redraw(self, counts: Counts, redraws: Redraws, *, announced: bool = False, same_verdict: bool = False) -> None:
+        """Have a fleet that fewer redrawn runs judged judged by ``redraws``.
 
-        ``announced``: it will be asked for, and is only announced here.
+        ``announced``: it will be asked for, and is only announced here. ``same_verdict``: unless the verdict changes.
         """
         parts = self._simulated([Case(counts)])
-        further = [replace(part, redraw_all=True) for part in parts]
+        further = [replace(part, redraws=redraws) for part in parts]
         if announced:
             self.simulator.announce(further)
         else:
-            self.simulator.look_again(parts, further, same_verdict=True)
+            self.simulator.look_again(parts, further, same_verdict=same_verdict)
 
     def verdicts(
-        self, fleets: Sequence[Counts], goal: str, *, again: bool = True, redraw_all: bool = False
+        self, fleets: Sequence[Counts], goal: str, *, again: bool = True, redraws: Redraws = USUAL
     ) -> list[Verdict]:
         """Simulate fleets and return whether each meets the targets by ``value``, or with ``confidence``.
 
-        ``again``: fleets that may be decided by a further look are looked at again for the latter. ``redraw_all``: see
+        ``again``: fleets that may be decided by a further look are looked at again for the latter. ``redraws``: see
         ``judge``.
         """
         cases = [Case(counts, until_lost=True) for counts in fleets]
         return [
             Verdict(e.reaches(goal), e.objective(self.plan.objective), goal == "value" or e.decided)
-            for e in self.judge(cases, goal if again else "value", redraw_all=redraw_all)
+            for e in self.judge(cases, goal if again else "value", redraws=redraws)
         ]
 
     def whole(self, evaluation: Evaluation) -> Evaluation:

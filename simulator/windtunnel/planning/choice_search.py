@@ -29,7 +29,7 @@ from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.judge import draws
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import Search, SearchResult, Space
-from windtunnel.planning.simulate import Case, Setting, preference, variant
+from windtunnel.planning.simulate import Case, Redraws, Setting, preference, variant
 from windtunnel.planning.workers import Simulator, Workers
 from windtunnel.scenario.fields import MAX_COUNT
 from windtunnel.scenario.plan import Plan
@@ -388,18 +388,18 @@ class ChoiceSearch:
             below=below,
         ).run()
 
-    def consider(self, counts: Counts, *, redraw_all: bool, announced: bool = False) -> None:
+    def consider(self, counts: Counts, *, redraws: Redraws, announced: bool = False) -> None:
         """Simulate a fleet that the search may have left out, if the plan allows it and it may meet the targets.
 
-        ``redraw_all``: with all redrawn runs. ``announced``: it will be, and is only announced here.
+        ``redraws``: see ``Candidates.judge``. ``announced``: it will be, and is only announced here.
         """
         within = all(n <= most for n, most in zip(counts, self.candidates.max_counts, strict=True))
         fits = within and not self.is_excluded and self.candidates.may_be_feasible(Case(counts))
         if fits and counts not in self.confident.verdicts and self.candidates.bounds.load(counts)[0] <= 1:
             if announced:
-                self.candidates.announce([Case(counts, until_lost=True)], redraw_all=redraw_all)
+                self.candidates.announce([Case(counts, until_lost=True)], redraws=redraws)
             else:
-                found = self.candidates.verdicts([counts], "value", redraw_all=redraw_all)
+                found = self.candidates.verdicts([counts], "value", redraws=redraws)
                 self.search.verdicts[counts] = found[0]
 
     def alike(self, other: ChoiceSearch, counts: Counts) -> list[Counts]:

@@ -26,7 +26,7 @@ from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.judge import change_of_length, lengthened
 from windtunnel.planning.search import SearchResult
-from windtunnel.planning.sensitivity import Changes
+from windtunnel.planning.sensitivity import Changes, redraws_of
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
@@ -72,7 +72,7 @@ def explain(
     objective = choices[best.choice].plan.objective
     mine = {key: program for key, program in prepared.compiled.items() if best.counts[key[0]]}
     changes = Changes(choices, model_accuracy(mine, prepared.classes), best, evaluations)
-    choices[best.choice].announce(changes.first_cases)
+    choices[best.choice].announce(changes.first_cases, redraws=redraws_of(best))
     with_errors = list(choices[best.choice].model_error_cases(best)) if prepared.step_error_factors() else []
     choices[best.choice].simulator.announce(with_errors)
     intervals = () if not with_errors else choices[best.choice].model_intervals(best)

@@ -18,7 +18,7 @@ from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.candidates import Candidates, offered_per_s
 from windtunnel.planning.evaluation import Evaluation
-from windtunnel.planning.sensitivity import LOAD_CHANGES
+from windtunnel.planning.sensitivity import LOAD_CHANGES, redraws_of
 from windtunnel.planning.simulate import Case, Setting, entry_name, fleet_text, preference
 from windtunnel.planning.workers import Simulator, Workers
 from windtunnel.scenario.scenario import Scenario
@@ -107,7 +107,7 @@ def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
         return None
     try:
         text, least = candidates.text(best.counts), candidates.min_load(best.counts)
-        judge = partial(candidates.judge, goal=best.judged_for)
+        judge = partial(candidates.judge, goal=best.judged_for, redraws=redraws_of(best))
         chosen = _chosen(loads, candidates.busiest_load)
         return _curve(judge, best, chosen, least, text, _judged(candidates), goes_on=loads is None)
     except InputError as error:

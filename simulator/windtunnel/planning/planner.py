@@ -26,18 +26,20 @@ from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.choices import Choice, Choices, recommended_changes, values_text
 from windtunnel.planning.evaluation import Evaluation
-from windtunnel.planning.judge import change_of_length
+from windtunnel.planning.judge import change_of_length, draws
 from windtunnel.planning.load_curve import first_cases, load_curve, rate_points
 from windtunnel.planning.reach import conflicts_by_bound, reaches
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import SearchResult
-from windtunnel.planning.simulate import Case
+from windtunnel.planning.sensitivity import redraws_of
+from windtunnel.planning.simulate import Case, Redraws
 from windtunnel.planning.workers import Workers
 from windtunnel.scenario.changes import NodePath, parse_path
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.policy import ContinuousBatch
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation import versions as versions_module
+from windtunnel.simulation.redrawn import FIRST_RUNS as FIRST_REDRAWN_RUNS
 from windtunnel.simulation.redrawn import RUNS as REDRAWN_RUNS
 from windtunnel_models.catalogue import Catalogue
 
@@ -169,8 +171,14 @@ class Planner:
         best = self._by_value(order)
         while math.isfinite(best) and not self._look_again(order, best):
             best = self._by_value(order)
-        if not math.isfinite(best) or any(search.meets_with_confidence(best) for search in order):
-            return
+        while math.isfinite(best):
+            if not any(search.meets_with_confidence(best) for search in order):
+                self._with_confidence(order, best)
+            if self._confirm(order):
+                break
+
+    def _with_confidence(self, order: Sequence[ChoiceSearch], best: float) -> None:
+        """Search the best fleet with confidence over all choices; ``best`` is the value of the best by value."""
         above = 0.0 if any(search.search.proof == "open" for search in order) else best
         certain, surest = math.inf, order[0]
         for search in order:
@@ -180,6 +188,20 @@ class Planner:
         if surest.confident.best is not None:
             self._like(surest, surest.confident.best)
             self._equal_footing(order, certain)
+
+    def _confirm(self, order: Sequence[ChoiceSearch]) -> bool:
+        """Have the best fleets that meet the targets with confidence judged by more redrawn runs.
+
+        Returns whether one of them still meets them so, or none met them before (see ``looks.CONFIRMING``).
+        """
+        certain = [row for row in self._met_by_value(order) if row[2].meets.confidence]
+        best = [(s, e) for value, s, e in certain if value <= certain[0][0] * (1 + 1e-12)]
+        for announced in (True, False):
+            for search, evaluation in best:
+                if FIRST_REDRAWN_RUNS < evaluation.redrawn_runs < looks.CONFIRMING:
+                    confirming = Redraws(looks.CONFIRMING, all=True)
+                    search.candidates.redraw(evaluation.counts, confirming, announced=announced)
+        return not best or any(s.candidates.evaluation(Case(e.counts)).meets.confidence for s, e in best)
 
     def _by_value(self, order: Sequence[ChoiceSearch]) -> float:
         """Search the best fleet by value over all choices; return its value, which is infinite if there is none."""
@@ -216,7 +238,9 @@ class Planner:
         for announced in (True, False):
             for search, evaluation in equal:
                 if 0 < evaluation.redrawn_runs < most:
-                    search.candidates.redraw_all(evaluation.counts, announced=announced)
+                    search.candidates.redraw(
+                        evaluation.counts, Redraws(most, all=True), announced=announced, same_verdict=True
+                    )
 
     def _like(self, search: ChoiceSearch, counts: Counts) -> None:
         """Simulate a fleet's devices with the other values that they may have too, so that the best of them is chosen.
@@ -228,9 +252,10 @@ class Planner:
         # If all redrawn runs of the best one were made, those of fleets that are as good would follow; see
         # `_equal_footing`.
         found = search.candidates.evaluation(Case(counts, until_lost=True))
+        redraws = Redraws(all=found.redrawn_runs >= REDRAWN_RUNS)
         for announced in (True, False):
             for other, same in others:
-                other.consider(same, redraw_all=found.redrawn_runs >= REDRAWN_RUNS, announced=announced)
+                other.consider(same, redraws=redraws, announced=announced)
 
     # Long: it has one expression for each key of the plan.
     def _answer(self, first: ChoiceSearch) -> PlanResult:
@@ -336,7 +361,7 @@ class Planner:
             deployment=None if best is None else deployment(about.run, dict(enumerate(best.counts))),
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),
-            further=about.simulator.setting.further,
+            run_replications=1 if best is None else self._run_replications(about, best),
             changes=[] if best is None else self._changes(about, best),
             has_continuous_batches=not isinstance(policy, str) and isinstance(policy.batch, ContinuousBatch),
             listed=evaluating.notable(fleets, self.options.fleets),
@@ -348,6 +373,16 @@ class Planner:
         longer = change_of_length(about.scenario, best.times) if best.judged_by == "longer" else None
         changes = recommended_changes(self.scenario, about.choice, best.counts)
         return changes if longer is None else [*changes, longer]
+
+    @staticmethod
+    def _run_replications(about: ChoiceSearch, best: Evaluation) -> int:
+        """Return the number of replications with which ``run`` judges the recommended fleet as it was judged."""
+        setting = about.simulator.setting
+        if best.judged_by == "replications":
+            return best.times * (setting.replications if setting.replications > 1 else setting.further)
+        # Of a scenario with random numbers, replications are runs with other ones, and no redrawn runs.
+        more = best.redrawn_runs > REDRAWN_RUNS and not draws(about.scenario)
+        return best.redrawn_runs if more else 1
 
     def _notes_of_looks(self, fleets: Sequence[str]) -> list[str]:
         """Return which fleets were looked at again, with how many runs, and for which confidence."""
@@ -367,7 +402,7 @@ class Planner:
     @staticmethod
     def _announce(about: ChoiceSearch, best: Evaluation) -> list[assumptions.Screened]:
         """Have what the explanation needs at any rate simulated early; return the screened assumptions."""
-        about.candidates.announce(first_cases(about.candidates, best))
+        about.candidates.announce(first_cases(about.candidates, best), redraws=redraws_of(best))
         screened = assumptions.screen(about.candidates, about.run, best)
         about.candidates.announce(assumptions.cases(best, screened))
         return screened

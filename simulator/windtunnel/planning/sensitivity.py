@@ -14,10 +14,11 @@ from windtunnel.core.results.plan import ChangeEffect
 from windtunnel.core.results.run import DeviceAccuracy
 from windtunnel.core.results.target import ModelInterval
 from windtunnel.planning import evaluation as evaluating
+from windtunnel.planning import looks
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
-from windtunnel.planning.simulate import Case
+from windtunnel.planning.simulate import USUAL, Case, Redraws
 from windtunnel.scenario.policy import ContinuousBatch, PolicyParts
 from windtunnel.scenario.program import Generate, flattened
 from windtunnel.scenario.scenario import Scenario
@@ -130,6 +131,11 @@ def _fleets_between(candidates: Candidates, least: float, most: float) -> list[C
     return sorted(rows, key=lambda counts: (candidates.objective_lower_bound(counts), sum(counts), counts))
 
 
+def redraws_of(best: Evaluation) -> Redraws:
+    """Return the redrawn runs that judge the recommended fleet under changes and loads: as many as judge itself."""
+    return Redraws(looks.CONFIRMING) if best.goal == "confidence" else USUAL
+
+
 class Changes:
     """The best fleet under each change, and the cheapest fleet found that meets the targets under it.
 
@@ -162,10 +168,10 @@ class Changes:
         """Return the effect of each change. All searches advance together, so that fleets are simulated in parallel."""
         asked = self.asked
         try:
-            here = self.candidates.judge(self.first_cases, self.best.judged_for)
+            here = self._judge_best(self.first_cases)
         except InputError:
             asked = [change for change in asked if self._is_possible(change)]
-            here = self.candidates.judge(self._of_best(asked), self.best.judged_for)
+            here = self._judge_best(self._of_best(asked))
         walks = [
             self._walk(change, evaluation.reaches(self._goal_of(change)))
             for change, evaluation in zip(asked, here, strict=True)
@@ -192,6 +198,9 @@ class Changes:
         """
         return self.best.goal if change.device is None else "value"
 
+    def _judge_best(self, cases: Sequence[Case]) -> list[Evaluation]:
+        return self.candidates.judge(cases, self.best.judged_for, redraws=redraws_of(self.best))
+
     def _of_best(self, asked: Sequence[_Change]) -> list[Case]:
         return [change.case(self.candidates, self.best.counts) for change in asked]
 
@@ -216,7 +225,7 @@ class Changes:
     def _is_possible(self, change: _Change) -> bool:
         """Return whether the scenario allows a change; if not, a note says why."""
         try:
-            self.candidates.judge(self._of_best([change]))
+            self._judge_best(self._of_best([change]))
         except InputError as error:
             self.candidates.notes.append(f"{change.text}: not known, because then {error.problem}")
             return False

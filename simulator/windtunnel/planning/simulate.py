@@ -26,11 +26,23 @@ from windtunnel.scenario.policy import PolicyParts
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
+from windtunnel.simulation.redrawn import RUNS as REDRAWN_RUNS
 from windtunnel.simulation.redrawn import When, replication_seed
 from windtunnel_models.catalogue import Catalogue
 
 CONFIDENCE = 0.95
 """The confidence of the intervals by which a run judges its targets."""
+
+
+@dataclass(frozen=True)
+class Redraws:
+    """How many redrawn runs judge a fleet: ``most``, or fewer if the first decide the targets, unless ``all``."""
+
+    most: int = REDRAWN_RUNS
+    all: bool = False
+
+
+USUAL = Redraws()
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,7 @@ class Case:
     """Whether only the verdict is asked for, so that a run may end when a target is lost for certain."""
     times: int = 1
     """The length of a further look (see ``looks``); 1 for the first one."""
-    redraw_all: bool = False
-    """Whether all redrawn runs are made, also where the first of them decide the targets."""
+    redraws: Redraws = USUAL
     until_unsure: bool = False
     """Whether, besides, no interval is asked for, so that no more runs are made where one is beyond a limit anyway."""
     error_of: str | None = None
@@ -189,13 +200,19 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     if case.error_of is not None:
         return _with_model_errors(setting, case, scenario, setting.longest_s / slowest)
     steps = [factor for factor, n in zip(case.step_times, case.counts, strict=bool(case.step_times)) if n]
-    run = partial(_run, setting, longest_s=setting.longest_s / slowest, step_times=dict(enumerate(steps)))
+    run = partial(
+        _run,
+        setting,
+        longest_s=setting.longest_s / slowest,
+        step_times=dict(enumerate(steps)),
+        redrawn_runs=case.redraws.most,
+    )
     if case.times > 1:
         return _looked_again(setting, case, scenario, run)
     # The interval of replications is that of their values, so they need none of their own.
     # At a higher confidence than that of a run's targets, a few redrawn runs decide nothing.
-    decided: When = "decided" if setting.confidence <= CONFIDENCE and not case.redraw_all else "met"
-    if case.until_unsure and setting.confidence == CONFIDENCE and not case.redraw_all:
+    decided: When = "decided" if setting.confidence <= CONFIDENCE and not case.redraws.all else "met"
+    if case.until_unsure and setting.confidence == CONFIDENCE and not case.redraws.all:
         decided = "unsure"
     until_lost = case.until_lost and setting.rents is not None and setting.replications == 1
     try:
@@ -414,10 +431,16 @@ def _run(
     redrawn: When,
     *,
     step_times: Mapping[int, float],
+    redrawn_runs: int,
     until_lost: bool = False,
 ) -> _Outcome:
     result, recording, engine = simulation.measure(
-        scenario, setting.catalogue, redrawn=redrawn, until_lost=until_lost, step_times=step_times
+        scenario,
+        setting.catalogue,
+        redrawn=redrawn,
+        redrawn_runs=redrawn_runs,
+        until_lost=until_lost,
+        step_times=step_times,
     )
     return _outcome(scenario, result, recording, engine, longest_s)
 

@@ -23,7 +23,7 @@ from windtunnel.core.worker_processes import (
 from windtunnel.engine.prepare.decoder_cache import Known, known_tables, receive_tables
 from windtunnel.planning import looks
 from windtunnel.planning.evaluation import Evaluation, judged_again
-from windtunnel.planning.simulate import Case, Setting, simulate
+from windtunnel.planning.simulate import USUAL, Case, Redraws, Setting, simulate
 from windtunnel_models.catalogue import Catalogue
 
 _POOL_ABOVE_S = 0.4
@@ -227,12 +227,12 @@ class Simulator:
         self._replaced: dict[Case, Case] = {}
         """The case of the further look at a fleet, by that of its first look."""
 
-    def __call__(self, cases: Sequence[Case], *, redraw_all: bool = False) -> list[Evaluation]:
+    def __call__(self, cases: Sequence[Case], *, redraws: Redraws = USUAL) -> list[Evaluation]:
         """Return the evaluations of ``cases``; those that are not known yet are simulated.
 
-        ``redraw_all``: all redrawn runs of these are made (see ``Case``).
+        ``redraws``: the redrawn runs of these.
         """
-        new = self._unknown(cases, redraw_all)
+        new = self._unknown(cases, redraws)
         while new and not self._goes_to_workers(list(new.values())):
             case = next(iter(new))
             self.keep(case, self.here(self.setting, new.pop(case)))
@@ -242,10 +242,10 @@ class Simulator:
                 self.keep(case, evaluation)
         return [self.evaluation(case) for case in cases]
 
-    def _unknown(self, cases: Sequence[Case], redraw_all: bool) -> dict[Case, Case]:
+    def _unknown(self, cases: Sequence[Case], redraws: Redraws) -> dict[Case, Case]:
         """Return the cases whose evaluations are not known, each with the case that is simulated for it."""
         new = [case for case in dict.fromkeys(cases) if self.found(case) is None]
-        return {case: replace(case, redraw_all=True) if redraw_all else case for case in new}
+        return {case: case if redraws == USUAL else replace(case, redraws=redraws) for case in new}
 
     def here(self, setting: Setting, case: Case) -> Evaluation:
         """Simulate a case in this process."""
@@ -254,9 +254,9 @@ class Simulator:
         self.workers.longest_s = max(self.workers.longest_s, time.monotonic() - began)
         return evaluation
 
-    def announce(self, cases: Sequence[Case], *, redraw_all: bool = False) -> None:
+    def announce(self, cases: Sequence[Case], *, redraws: Redraws = USUAL) -> None:
         """Say that these cases will be asked for."""
-        self.workers.announce(self.setting, list(self._unknown(cases, redraw_all).values()))
+        self.workers.announce(self.setting, list(self._unknown(cases, redraws).values()))
 
     def _goes_to_workers(self, new: Sequence[Case]) -> bool:
         workers = self.workers

@@ -76,9 +76,8 @@ def text(plan: PlanResult) -> str:
 def run_command(plan: PlanResult, scenario: str, options: Sequence[str] = ()) -> str:
     """Return the command that simulates the recommended fleet; ``options`` are those that the plan was given."""
     words = ["windtunnel", "run", scenario, *options, *(word for change in plan.changes for word in ("--set", change))]
-    if plan.fleets[plan.recommended].judged_by == "replications":
-        runs = plan.replications if plan.replications > 1 else plan.further
-        words += ["--replications", str(runs * plan.fleets[plan.recommended].times)]
+    if plan.run_replications > 1:
+        words += ["--replications", str(plan.run_replications)]
     return shlex.join(words)
 
 
@@ -325,11 +324,10 @@ def _intervals(plan: PlanResult) -> list[tuple[str, str]]:
     if not runs:
         return []
     counts = " or ".join(f"{n:,}" for n in sorted(filter(None, runs)))
-    text = (
-        f"from {counts} more runs of a fleet with other arrivals, as stated beside each interval; few are made where "
-    )
-    text += "they decide all targets. `windtunnel run` always makes the larger number, so its intervals may be others"
-    return [("intervals", text)]
+    text = f"from {counts} more runs of a fleet with other arrivals, as stated beside each interval"
+    if len(runs) > 1:
+        text += ": few where they decide all targets, and most for the recommended fleet"
+    return [("intervals", f"{text}. `windtunnel run` makes 8 unless --replications states another number")]
 
 
 def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:

@@ -40,7 +40,13 @@ def has_waves(scenario: Scenario) -> bool:
 
 
 def with_redrawn_runs(
-    first: PreparedRun, recording: Recording, result: Measured, when: When, replications: int, processes: int = 1
+    first: PreparedRun,
+    recording: Recording,
+    result: Measured,
+    when: When,
+    replications: int,
+    processes: int = 1,
+    runs: int = RUNS,
 ) -> tuple[Measured, list[str]]:
     """Return the result of a run with intervals from redrawn runs if its arrivals come in waves, and notes about them.
 
@@ -57,6 +63,7 @@ def with_redrawn_runs(
             ``never``: it is not.
         replications: If it is above 1, the number of redrawn runs of a run of any length.
         processes: The number of processes that share the redrawn runs.
+        runs: The number of redrawn runs, if ``replications`` is 1.
     """
     from windtunnel.engine.choice import choose
     from windtunnel.engine.results.statistics import MIN_VALUES
@@ -72,7 +79,7 @@ def with_redrawn_runs(
             f"the rate of arrivals changes, so that intervals need {RUNS} more runs, which for {events:,} jobs and "
             f"intervals are made on request: --replications {RUNS}"
         ]
-    most = RUNS if replications == 1 else replications
+    most = runs if replications == 1 else replications
     return _redrawn(first, result, engine, most, processes=sharing(events, processes), when=when)
 
 

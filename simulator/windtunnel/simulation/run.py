@@ -25,6 +25,7 @@ from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_o
 from windtunnel.simulation.model_error import ErrorRuns, with_model_error
 from windtunnel.simulation.precision import until_precise
 from windtunnel.simulation.real_devices import added, chip_notes, real_device_notes, real_devices
+from windtunnel.simulation.redrawn import RUNS as REDRAWN_RUNS
 from windtunnel.simulation.redrawn import When, replication_seed, with_redrawn_runs
 from windtunnel.simulation.sources import model_accuracy, operation_contexts, power_errors, provenance
 from windtunnel.simulation.versions import versions
@@ -112,7 +113,7 @@ def simulate(
     ``all_devices``: the result has an object for each device, also above 10,000 devices. ``redrawn`` is described in
     ``with_redrawn_runs``. Raises InputError for an invalid scenario, or if ``engine`` does not support it.
     """
-    how = _How(replications, engine, catalogue, progress, all_devices, redrawn, aside or Aside())
+    how = _How(replications, engine, catalogue, progress, all_devices, redrawn, aside=aside or Aside())
     if scenario.stop is None or scenario.stop.relative_error is None:
         return _simulate(scenario, how)
     if replications > 1:
@@ -136,6 +137,7 @@ class _How:
         progress: It is called with the jobs that have arrived, and the jobs in all.
         all_devices: Whether the result has an object for each device, also above 10,000 devices.
         redrawn: When runs are redrawn for intervals; see ``with_redrawn_runs``.
+        redrawn_runs: The number of redrawn runs of a single run.
         aside: What other processors do.
         until_lost: Whether the run ends when a target is lost for certain.
         asked_only: Whether no more is measured than the targets ask for.
@@ -149,6 +151,7 @@ class _How:
     progress: Callable[[int, int], None] | None = None
     all_devices: bool = False
     redrawn: When = "short"
+    redrawn_runs: int = REDRAWN_RUNS
     aside: Aside = Aside()
     until_lost: bool = False
     asked_only: bool = False
@@ -216,7 +219,7 @@ def _runs(scenario: Scenario, how: _How) -> _Runs:
         )
     if len(recordings) == 1:
         measured, more = with_redrawn_runs(
-            first, recordings[0], measured, how.redrawn, how.replications, aside.processes
+            first, recordings[0], measured, how.redrawn, how.replications, aside.processes, how.redrawn_runs
         )
         notes += more
     return _Runs(first, recordings, measured, chosen, why, real, notes)
@@ -227,6 +230,7 @@ def measure(
     catalogue: Catalogue,
     *,
     redrawn: When,
+    redrawn_runs: int = REDRAWN_RUNS,
     until_lost: bool = False,
     step_times: Mapping[int, float] | None = None,
 ) -> tuple[Measured, Recording, str]:
@@ -234,8 +238,9 @@ def measure(
 
     It is for studies that run many fleets and need no more of a result than the targets ask for (see ``summarise``).
     The errors of the device models are left out too, and the invariants of step functions are not checked. ``redrawn``
-    is described in ``with_redrawn_runs``. ``until_lost``: the run ends when a target is lost for certain, if that can
-    be told. ``step_times``: factors on the times of steps, by the number of the fleet entry.
+    is described in ``with_redrawn_runs``, and ``redrawn_runs`` is the number of these runs. ``until_lost``: the run
+    ends when a target is lost for certain, if that can be told. ``step_times``: factors on the times of steps, by the
+    number of the fleet entry.
 
     Raises InputError for an invalid scenario, and TargetsLostError.
     """
@@ -243,7 +248,14 @@ def measure(
         result, recording = simulate(scenario, 1, "auto", catalogue)
         return result, recording, result.engine
     how = _How(
-        1, "auto", catalogue, redrawn=redrawn, until_lost=until_lost, asked_only=True, step_times=step_times or {}
+        1,
+        "auto",
+        catalogue,
+        redrawn=redrawn,
+        redrawn_runs=redrawn_runs,
+        until_lost=until_lost,
+        asked_only=True,
+        step_times=step_times or {},
     )
     runs = _runs(scenario, how)
     return runs.measured, runs.recordings[0], runs.engine

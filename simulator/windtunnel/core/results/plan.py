@@ -492,8 +492,8 @@ class PlanResult(Result):
     scenario: Mapping[str, object]
     versions: Mapping[str, str]
     has_continuous_batches: bool = field(metadata=HIDDEN)
-    further: int = field(metadata=HIDDEN)
-    """The number of runs of a fleet of which one run gives a target no interval."""
+    run_replications: int = field(metadata=HIDDEN)
+    """The number of replications with which ``run`` judges the recommended fleet as it was judged; 1 for the usual."""
     changes: Sequence[str]
     """The ``PATH=VALUE`` of ``--set`` that make the scenario that of the recommended fleet; empty without one."""
     listed: Sequence[int] = field(metadata=HIDDEN)

@@ -17,7 +17,8 @@ from windtunnel.core.ticks import TickArray
 MIN_JOBS = 200
 """Fewer jobs do not show the waves of their rate, and are not redrawn."""
 _BESIDE = 15
-"""The smallest window has this many jobs on either side of a typical job: a rate is not known from fewer."""
+"""The smallest window has this many times of arrival on either side of a typical one: a rate is not known from fewer.
+Jobs that arrive together say no more of it than one."""
 _MAX_SHARE = 8
 """The largest window is the trace over this number on either side."""
 _GAP = 4
@@ -31,9 +32,9 @@ def window(ticks: TickArray) -> int:
 
     The window is the one in which the number of other jobs predicts each job best: the mean logarithm of the rate that
     they give is largest (cross-validation of the likelihood). Jobs that are very near do not count, so that neither
-    batches nor regular distances look like waves. Candidates double from the window with 15 jobs on either side of the
-    median job to an eighth of the trace. Fewer than 200 jobs have no window (0), and neither have jobs that all
-    arrive at the same time.
+    batches nor regular distances look like waves. Candidates double from the window with 15 different times on either
+    side of the median one to an eighth of the trace. Fewer than 200 jobs have no window (0), and neither have jobs that
+    all arrive at the same time.
 
     Source: for the criterion, Silverman, Density Estimation (1986), section 3.4.4; leaving out neighbours, Chu and
     Marron, Annals of Statistics 19 (1991).
@@ -42,8 +43,9 @@ def window(ticks: TickArray) -> int:
     longest = span // _MAX_SHARE
     if not longest or len(ticks) < MIN_JOBS:
         return 0
-    apart = ticks[2 * _BESIDE :] - ticks[: -2 * _BESIDE]
-    shortest = max(int(np.median(apart)) // 2, 1)
+    times = np.unique(ticks)
+    apart = times[2 * _BESIDE :] - times[: -2 * _BESIDE]
+    shortest = max(int(np.median(apart)) // 2, 1) if len(apart) else longest
     candidates = [longest]
     while shortest < longest:
         candidates.insert(-1, shortest)

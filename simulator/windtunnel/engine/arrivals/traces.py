@@ -42,6 +42,8 @@ class TraceRows:
     time_column: str
     blocks: BlockRuns | None = None
     """The blocks of the prompts by row of the table, if the trace has any."""
+    unscaled: TickArray | None = None
+    """The arrivals at the scale 1 of a trace at another one."""
     _parsed: dict[str, FloatArray] = field(default_factory=dict)
     """The numbers of columns by row of the table, NaN where a cell is no number; shared by all runs of a trace."""
     _numbers: dict[str, FloatArray] = field(default_factory=dict)
@@ -63,8 +65,13 @@ class TraceRows:
 
     @cached_property
     def window(self) -> int:
-        """Half the window within which the arrivals are redrawn (ticks; see ``redraw``)."""
-        return window(self.ticks)
+        """Half the window within which the arrivals are redrawn (ticks; see ``redraw``).
+
+        At every scale it is that of the trace itself, whose waves a scale does not change, so that intervals at
+        different loads can be compared.
+        """
+        ticks = self.ticks if self.unscaled is None else self.unscaled
+        return window(ticks[: np.searchsorted(ticks, self.ticks[-1], side="right")])
 
     def redrawn(self, rng: np.random.Generator) -> TraceRows:
         """Return other jobs with the same changes of the rate (see ``redraw``)."""
@@ -227,7 +234,7 @@ def trace_jobs(
     as_stated = not begin and not process.time_map and factor == 1
     kept = trace.ticks[first:last]
     ticks = _to_ticks(kept if as_stated else [in_run(t) for t in kept], table, process.time_column, first)
-    rows = np.arange(first, last)
+    rows, unscaled = np.arange(first, last), None
     distance = int(ticks[-1] - ticks[0]) // max(1, len(ticks) - 1)
     keys = rows
     if process.repeat > 1:
@@ -237,9 +244,10 @@ def trace_jobs(
         rows = np.tile(rows, process.repeat)
     if process.scale != 1.0:
         jitter = distance if process.jitter is None else min(_ticks(process.jitter), int(ticks[-1]))
+        unscaled = ticks
         ticks, chosen = _scaled(ticks, keys, process.scale, jitter, draws, where)
         rows = rows[chosen]
-    return TraceRows(table, ticks, rows, process.time_column, trace.blocks, _parsed=trace.parsed)
+    return TraceRows(table, ticks, rows, process.time_column, trace.blocks, unscaled, _parsed=trace.parsed)
 
 
 def busiest_window(process: Trace, folder: Path, where: Callable[..., Location]) -> tuple[int, int] | None:
