@@ -61,7 +61,10 @@ class TraceRows:
         """Return the first ``count`` jobs."""
         if count >= len(self.ticks):
             return self
-        return replace(self, ticks=self.ticks[:count], rows=self.rows[:count], _numbers={})
+        ticks, unscaled = self.ticks[:count], self.unscaled
+        if unscaled is not None:
+            unscaled = unscaled[: np.searchsorted(unscaled, ticks[-1], side="right")]
+        return replace(self, ticks=ticks, rows=self.rows[:count], unscaled=unscaled, _numbers={})
 
     @cached_property
     def window(self) -> int:
@@ -70,8 +73,7 @@ class TraceRows:
         At every scale it is that of the trace itself, whose waves a scale does not change, so that intervals at
         different loads can be compared.
         """
-        ticks = self.ticks if self.unscaled is None else self.unscaled
-        return window(ticks[: np.searchsorted(ticks, self.ticks[-1], side="right")])
+        return window(self.ticks if self.unscaled is None else self.unscaled)
 
     def redrawn(self, rng: np.random.Generator) -> TraceRows:
         """Return other jobs with the same changes of the rate (see ``redraw``)."""
