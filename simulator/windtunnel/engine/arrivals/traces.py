@@ -63,7 +63,7 @@ class TraceRows:
             return self
         ticks, unscaled = self.ticks[:count], self.unscaled
         if unscaled is not None:
-            unscaled = unscaled[: np.searchsorted(unscaled, ticks[-1], side="right")]
+            unscaled = unscaled[: np.searchsorted(unscaled, ticks[-1], side="right")] if count else ticks
         return replace(self, ticks=ticks, rows=self.rows[:count], unscaled=unscaled, _numbers={})
 
     @cached_property
