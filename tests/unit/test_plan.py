@@ -51,7 +51,7 @@ def test_the_answer_has_what_outside_scripts_rely_on(found: PlanResult) -> None:
     data = json.loads(result_json(found))
     assert data["fleets"][found.recommended]["meets"] == {"value": True, "confidence": True}
     assert data["fleets"][0]["configuration"] == [
-        {"entry": "fast", "device": "server", "count": 1, "group": None, "role": None, "settings": {}}
+        {"entry": "fast", "device": "server", "count": 1, "group": None, "role": None, "node": None, "settings": {}}
     ]
     assert data["searched"]["count"]["fast"][0] == 0 and data["held"]["policy"] == "shortest-expected-completion"
 
@@ -166,7 +166,7 @@ def test_the_loss_of_a_replica_is_that_fleet_without_it_and_with_one_more_the_re
     assert "With one slow out of service it" in lost and "with one fast out of service it misses the target" in lost
     prices = {entry.name: entry.price_usd_per_h for entry in found.entries}
     more = best.cost_usd_per_h + sum(prices[name] for name, change in losses.items() if not change.still_meets)
-    assert f"for {more:,.2f} USD/h, this fleet is left after a loss" in lost
+    assert f"for {more:,.2f} USD/h, this fleet is left after such a loss" in lost
     rows = {row[0]: row[-1] for row in plan_sensitivity.change_rows(found)}
     assert rows["One fast out of service"] == "not sought here (plan.spare: 1 seeks one)"
     # Where the fleet is chosen for it, it is not judged twice.
@@ -439,4 +439,8 @@ def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
     # 1 / (1 - x) between a and b is furthest below its chord where its slope is the chord's: (1-x)^2 = (1-a)(1-b).
     assert knee(loads.tolist(), (1 / (1 - loads)).tolist()) == pytest.approx(1 - (0.95 * 0.05) ** 0.5, abs=0.011)
     assert knee(loads.tolist(), loads.tolist()) is None
+    # Below its chord, but no steeper after its flat part than before it.
+    assert knee([0.0, 0.1, 0.5, 1.0, 1.1], [0.0, 4.0, 4.1, 4.2, 8.2]) is None
+    assert knee([0.0, 0.1, 0.5, 1.0, 1.1], [0.0, 3.0, 3.1, 3.2, 8.2]) == 1.0
+    assert knee([0.0, 0.1, 0.5, 1.0, 1.1], [3.0, 3.0, 8.0, 3.0, 1.0]) is None
     assert knee([0.5, 1.0], [1.0, 9.0]) is None

@@ -416,7 +416,9 @@ def test_the_best_fleets_for_longer_times_to_the_first_token_are_those_that_meet
     value = next(t.value for t in found.fleets[found.recommended].targets if t.metric == "ttft")
     tight = searched(targets=[f"ttft p95 <= {2 * value * 1000:.4g} ms"])
     rows = tight.explanation.first_tokens
-    assert [row.factor for row in rows] == [1.0, 1.1, 1.25, 1.5, 2.0, 3.0]
+    (median,) = {entry.first_token_error.median for entry in tight.entries if entry.first_token_error}
+    assert median is not None
+    assert [row.factor for row in rows] == sorted([1.0, 1.1, 1.25, 1.5, 2.0, 3.0, median])
     for row in rows:
         for named, end in ((row.by_value, "value"), (row.with_confidence, "worse_end")):
             able = [
@@ -429,17 +431,25 @@ def test_the_best_fleets_for_longer_times_to_the_first_token_are_those_that_meet
     assert len({row.by_value for row in rows}) > 1
     assert "The best fleet by measured times to the first token" in plan_page.render(tight)
     assert "by measured times" not in plan_page.render(found)
+    (usual,) = [row for row in rows if row.factor == median]
+    said = plan_answer.before_renting(tight)
+    assert f"over {median:.3g} times those of the models: at that factor" in said
+    assert (usual.by_value or "no simulated fleet meets the targets") in said
 
 
 def test_how_busy_other_windows_of_a_trace_are_stands_beside_the_answer(found: PlanResult) -> None:
     def said(*windows: TraceWindow) -> str:
         return " ".join(plan_answer.uncertainty(replace(found, work=replace(found.work, windows=windows))))
 
-    busier, busiest = TraceWindow("chat", 600.0, 100, 125), TraceWindow("code", 600.0, 100, 100)
+    busier, busiest = TraceWindow("chat", 600.0, 100, 125, 101.0), TraceWindow("code", 600.0, 100, 100, 90.0)
     assert said().count("a busier time may need more.") == 1 and "The busiest" not in said()
-    assert "more. The busiest 10 min of the trace have 25.0% more requests than these." in said(busier)
-    both = "have 25.0% more requests than these. No other 10 min of the trace of code have more requests than these."
-    assert f"The busiest 10 min of the trace of chat {both}" in said(busier, busiest)
+    assert "more. The busiest 10 min of the trace have 25.0% more requests than these (requests are counted" in said(
+        busier
+    )
+    assert "than these; a mean one has +12.0% (requests" in said(replace(busier, mean_rows=112.0))
+    both = said(busier, busiest)
+    assert "The busiest 10 min of the trace of chat have 25.0% more requests than these" in both
+    assert "No other 10 min of the trace of code have more requests than these." in both
 
 
 def test_headroom_states_the_runs_of_its_interval_and_tables_have_the_same_words(found: PlanResult) -> None:

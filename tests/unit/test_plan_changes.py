@@ -152,7 +152,9 @@ def _accuracy(op: str, basis: str, factor: float) -> ModelAccuracy:
     return ModelAccuracy(op, basis, "a test", error_factor=factor)
 
 
-def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], speed: Mapping[str, float]) -> Candidates:
+def _candidates(
+    number: int, devices: Sequence[str], prices: Sequence[float], speed: Mapping[str, float], node: int | None = None
+) -> Candidates:
     """Candidates of which a fleet meets the targets if its devices do enough work: ``speed`` each, and 4 in all."""
 
     def judge(cases: Sequence[Case], _goal: str = "value", **_keys: object) -> list[Evaluation]:
@@ -173,7 +175,7 @@ def _candidates(number: int, devices: Sequence[str], prices: Sequence[float], sp
             named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},
             weights=(np.array(prices), 0.0), max_counts=(8,) * len(devices), plan=SimpleNamespace(max_entries=2, spare=0),
             simulator=SimpleNamespace(found=lambda _case: None, workers=Workers(1)),
-            scaled={}, replica_text=lambda entry: f"one {devices[entry]}", announce=lambda _cases: None, unknown=lambda _cases: [], model_intervals=lambda e: [f"of {e.counts}"],
+            scaled={}, replicas_text=lambda entry, n: f"{n} {devices[entry]}", node_devices=lambda _entry: node, sizes=(1,) * len(devices), announce=lambda _cases: None, unknown=lambda _cases: [], model_intervals=lambda e: [f"of {e.counts}"],
             text=lambda counts: f"{counts} of choice {number}", objective_text=lambda e: f"choice {e.choice}",
         ),
     )  # fmt: skip
@@ -213,9 +215,20 @@ def test_the_load_of_the_busiest_window_of_the_only_trace_is_a_change() -> None:
 def test_the_busiest_load_is_that_of_the_only_workload_if_another_window_of_its_trace_is_busier(
     rows: int | None, workloads: int, load: float | None
 ) -> None:
-    windows = [] if rows is None else [TraceWindow("chat", 600.0, 100, rows)]
+    windows = [] if rows is None else [TraceWindow("chat", 600.0, 100, rows, 100.0)]
     own = SimpleNamespace(windows=windows, scenario=SimpleNamespace(workload=[None] * workloads))
     assert vars(Candidates)["busiest_load"].fget(own) == load
+
+
+def test_the_loss_of_a_node_is_judged_where_it_has_several_replicas_of_the_fleet() -> None:
+    for node, lost in ((None, [1]), (1, [1]), (3, [1, 3]), (8, [1])):
+        candidates = _candidates(0, ("new",), (1.0,), {"new": 1.0}, node)
+        # Of a node that holds the whole fleet nothing is left, which nothing can do the work of.
+        left = SimpleNamespace(**{**vars(candidates), "may_be_feasible": lambda case: any(case.counts)})
+        best = _told((6,), 0)
+        effects = [e for e in Changes({0: cast(Candidates, left)}, [], best, [best]).effects() if e.lost]
+        assert [effect.lost_replicas for effect in effects] == lost
+        assert [effect.still_meets for effect in effects] == [6 - n >= 4 for n in lost]
 
 
 def test_the_error_of_a_device_is_judged_by_the_value_and_other_changes_with_the_confidence_asked_for() -> None:

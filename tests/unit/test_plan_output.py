@@ -140,7 +140,7 @@ def test_a_page_says_which_work_it_is_for_where_prices_come_from_and_of_which_re
     page, replicas = plan_page.render(best), entry.count // 2
     assert best.work.jobs == 250 and (best.work.prompt_tokens, best.work.output_tokens) == (300, 30)
     assert "with 300 prompt and 30 output tokens each on average" in page
-    assert "Prices are those of the scenario." in page and "2.99 USD/h" in page
+    assert "Prices are those of the scenario: inputs, and not offers of a vendor" in page and "2.99 USD/h" in page
     assert f"({replicas} replica{'' if replicas == 1 else 's'} of 2 devices), for" in page
     assert any(plan_charts.charts(best)["time"]["recommended"])
 

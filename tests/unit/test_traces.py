@@ -20,7 +20,7 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
 from windtunnel.engine.arrivals import TraceRows, arrivals, export_trace, read_trace, trace_jobs
 from windtunnel.engine.arrivals.processes import Draws
-from windtunnel.engine.arrivals.traces import busiest_window
+from windtunnel.engine.arrivals.traces import other_windows
 from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.scenario.trace_formats import FORMATS
@@ -147,12 +147,14 @@ def test_the_busiest_window_of_a_trace_has_the_most_rows_within_its_length(
             "from": f"{begin} s",
             "until": f"{begin + length} s",
         }
-        found = busiest_window(Trace.model_validate(keys), path.parent, lambda *_: Location())
+        found = other_windows(Trace.model_validate(keys), path.parent, lambda *_: Location())
         whole = Trace.model_validate({"process": "trace", "file": path.name, "time": "t"})
-        assert busiest_window(whole, path.parent, lambda *_: Location()) is None
+        assert other_windows(whole, path.parent, lambda *_: Location()) is None
     times = [second - min(seconds) for second in seconds]
     in_window = {start: sum(start <= t < start + length for t in times) for start in range(max(times) + begin + 1)}
-    assert found == (in_window[begin], max(in_window.values()))
+    assert found is not None and found[:2] == (in_window[begin], max(in_window.values()))
+    # The mean number of rows is that of their rate.
+    assert found[2] == pytest.approx(len(times) * length / max(max(times), length))
 
 
 def test_time_is_stretched_by_the_map_and_shortened_by_speed_in_whole_numbers(small: Path) -> None:

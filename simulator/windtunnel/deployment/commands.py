@@ -29,6 +29,12 @@ RESOURCES = {
 }
 """The names of devices in Kubernetes by vendor: https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus, and
 https://cloud.google.com/kubernetes-engine/docs/concepts/tpus."""
+_ROUTERS = {
+    "prefix-aware": ", such as vLLM Router or SGLang Model Gateway with --policy cache_aware, whose rule is alike and "
+    "not the same"
+}
+"""Routers that have a route, as the end of a note. Sources: the documentation of SGLang Model Gateway, and the post on
+vLLM Router of 2025-12-13 in the blog of vLLM, which says that it was made from the former."""
 _TPU_SLICES = {"tpu-v5e": "tpu-v5-lite-podslice", "tpu-v6e": "tpu-v6e-slice"}
 _TPU_TOPOLOGIES = {1: "1x1", 4: "2x2", 8: "2x4"}
 """The slices on one host that a pod can have whole, and their topologies by chips:
@@ -157,9 +163,8 @@ def _routes(run: PreparedRun, found: Sequence[Replicas]) -> Iterator[Unexpressed
     policy = run.policy
     if sum(replicas.count for replicas in found) > 1 and policy.route.name != "round-robin":
         name = "one central queue" if policy.route.name == "central" else policy.route.name
-        yield Unexpressed(
-            "policy.route", f"{name}: the manifest's Service spreads connections evenly, so this needs a router"
-        )
+        text = f"{name}: the manifest's Service spreads connections evenly, so this needs a router"
+        yield Unexpressed("policy.route", text + _ROUTERS.get(policy.route.name, ""))
     if any(replicas.role != "both" for replicas in found) and policy.decode_route is not None:
         yield Unexpressed("policy.decode_route", f"{policy.decode_route.name}: it is the router's")
 

@@ -14,7 +14,7 @@ from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import ConfiguredEntry, OfferedWork, PlannedFleet, StoppedFleet, TraceWindow
 from windtunnel.core.results.target import ModelInterval, worst_intervals
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.arrivals.traces import busiest_window
+from windtunnel.engine.arrivals.traces import other_windows
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning import looks
@@ -66,7 +66,7 @@ def _trace_windows(scenario: Scenario) -> list[TraceWindow]:
         arrivals = workload.arrivals
         if isinstance(arrivals, Trace) and arrivals.until is not None:
             where = partial(scenario.where, "workload", number, "arrivals")
-            rows = busiest_window(arrivals, scenario.folder, where)
+            rows = other_windows(arrivals, scenario.folder, where)
             if rows is not None:
                 windows.append(TraceWindow(workload.name, arrivals.until - arrivals.from_, *rows))
     return windows
@@ -174,6 +174,11 @@ class Candidates:
     def max_devices(self) -> Counts:
         """The largest number of devices of each entry."""
         return tuple(n * size for n, size in zip(self.max_counts, self.sizes, strict=True))
+
+    def node_devices(self, entry: int) -> int | None:
+        """Return how many devices of an entry are in a node, as the scenario or the SKU has it; None if neither has."""
+        stated = self.scenario.fleet[entry].node.devices or self.devices[entry].number("devices_per_node")
+        return None if stated is None else int(stated)
 
     # Results of the bounds.
 
@@ -358,10 +363,13 @@ class Candidates:
                 notes.append(f"{self.text(evaluation.counts)} {which}: {binds.text}: {headroom_text(binds)}")
         return notes
 
-    def replica_text(self, entry: int) -> str:
-        """Return one replica of an entry as text, such as ``one replica of h200 (4 devices)``."""
-        size = self.sizes[entry]
-        return f"one {self.names[entry]}" if size == 1 else f"one replica of {self.names[entry]} ({size:,} devices)"
+    def replicas_text(self, entry: int, replicas: int) -> str:
+        """Return one replica of an entry, or those of a node, as text, such as ``one replica of h200 (4 devices)``."""
+        size, name = self.sizes[entry], self.names[entry]
+        if replicas == 1:
+            return f"one {name}" if size == 1 else f"one replica of {name} ({size:,} devices)"
+        parts = f"{replicas:,} devices" if size == 1 else f"{replicas:,} replicas of {size:,} devices"
+        return f"one node of {name} ({parts})"
 
     def named(self, counts: Sequence[int]) -> dict[str, int]:
         """Return the devices of a fleet by entry, without entries of which it has none."""
@@ -418,6 +426,7 @@ class Candidates:
                 count=int(n) * self.sizes[i],
                 group=None if (group := entries[i].group) is None else group.model_dump(exclude_none=True),
                 role=entries[i].role if self.scenario.models else None,
+                node=self.node_devices(i),
                 settings=self.choice.settings(i),
             )
             for i, n in enumerate(counts)
@@ -454,6 +463,7 @@ class Candidates:
             usd_per_million_output_tokens=evaluation.usd_per_million_output_tokens,
             throughput_per_s_per_device=evaluation.throughput_per_s / evaluation.devices,
             output_tokens_per_s_per_user=None if not evaluation.tpot_mean_s else 1 / evaluation.tpot_mean_s,
+            prefix_hit_rate=evaluation.prefix_hit_rate,
             utilisation=evaluation.utilisation,
             p50_s=evaluation.p50_s,
             p99_s=evaluation.p99_s,

@@ -303,8 +303,10 @@ def _name(entry: Mapping[str, Any], base: str, own: _Assignment) -> str:
 
 def values_text(values: Mapping[str, object]) -> str:
     """Return chosen values as text, such as ``tensor 2, tokens 2048``; paths are as short as tells them apart."""
+    # `policy.name` names the policy itself.
     parts = {
-        text: [p for p in parse_path(text) if isinstance(p, str) and p not in ("fleet", _EVERY)] for text in values
+        text: [p for p in parse_path(text) if isinstance(p, str) and p not in ("fleet", _EVERY, "name")]
+        for text in values
     }
     shown = []
     for text, value in values.items():

@@ -46,6 +46,7 @@ class Evaluation:
     devices: float
     """The devices of the fleet: those rented on average for entries that are scaled."""
     tpot_mean_s: float | None
+    prefix_hit_rate: float | None
     utilisation: float
     p99_s: float | None
     p50_s: float | None
@@ -126,6 +127,7 @@ def judged_again(first: Evaluation, again: Evaluation) -> Evaluation:
         looked_again=True,
         further=again.further if keeps_up else None,
         tpot_mean_s=again.tpot_mean_s,
+        prefix_hit_rate=again.prefix_hit_rate,
         utilisation=again.utilisation,
         p50_s=again.p50_s,
         p99_s=again.p99_s,
@@ -406,7 +408,7 @@ def recommended(fleets: Sequence[Evaluation]) -> int:
 def notable(fleets: Sequence[Evaluation], most: int) -> list[int]:
     """Return the indices of at most ``most`` fleets without those that contain an earlier one that is as certain.
 
-    The recommended fleet is always among them.
+    The recommended fleet is always among them, and where it meets the targets with confidence, the next that does too.
     """
     kept: list[int] = []
     for i, e in enumerate(fleets):
@@ -419,4 +421,7 @@ def notable(fleets: Sequence[Evaluation], most: int) -> list[int]:
         if not any(contains):
             kept.append(i)
     best = recommended(fleets)
-    return [*kept[: most - 1], best] if best in kept[most:] else kept[:most]
+    certain = [i for i in kept if i >= best and fleets[i].meets.confidence]
+    needed = (certain or [best])[: min(2, most)] if fleets else []
+    others = [i for i in kept if i not in needed]
+    return sorted([*needed, *others[: most - len(needed)]])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from windtunnel.core.results.candidates import FirstTokenError
 from windtunnel.core.results.objective import OBJECTIVES, Objective
 from windtunnel.core.results.plan import (
     ChangeEffect,
@@ -25,6 +26,7 @@ from windtunnel.planning import looks
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.judge import change_of_length, lengthened
+from windtunnel.planning.reasons import first_token_error
 from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import Changes, redraws_of
 from windtunnel.planning.simulate import Case
@@ -87,7 +89,7 @@ def explain(
         nearest_miss=_cheaper(choices, nearest),
         changes=changes.effects(),
         model_intervals=intervals,
-        first_tokens=_first_tokens(choices, fleets, intervals),
+        first_tokens=_first_tokens(choices, fleets, intervals, first_token_error(prepared, mine)),
         prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),
@@ -172,11 +174,14 @@ def _prices(choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], bes
 
 
 def _first_tokens(
-    choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], intervals: Sequence[ModelInterval]
+    choices: Mapping[int, Candidates],
+    fleets: Sequence[Evaluation],
+    intervals: Sequence[ModelInterval],
+    error: FirstTokenError | None,
 ) -> list[FirstTokenOutcome]:
     """Return the best fleets for longer times to the first token; empty where no target on them may be missed.
 
-    The error of these times is a factor on each of them, so no run is needed.
+    The error of these times is a factor on each of them, so no run is needed. ``error``: that of the recommended fleet.
     """
     targets = {i.text: i for i in intervals if i.metric == "ttft" and i.comparison == "<="}
     if all(interval.within for interval in targets.values()):
@@ -192,7 +197,9 @@ def _first_tokens(
         found = next((fleet for fleet in fleets if holds(fleet)), None)
         return None if found is None else f"{_text(choices, found)}, {choices[found.choice].objective_text(found)}"
 
-    return [FirstTokenOutcome(f, best(f, "value"), best(f, "confidence")) for f in _FIRST_TOKENS]
+    median = () if error is None or error.median is None else (error.median,)
+    factors = sorted({*_FIRST_TOKENS, *median})
+    return [FirstTokenOutcome(f, best(f, "value"), best(f, "confidence")) for f in factors]
 
 
 def _price_of_confidence(

@@ -33,7 +33,7 @@ _MOST_FURTHER = 8
 
 KNEE_RULE = (
     "Kneedle (Satopaa et al., 2011): the load at which the curve, both axes scaled to 0..1, is furthest below the "
-    "line from its first point to its last"
+    "line from its first point to its last, if it rises more steeply beyond than anywhere before"
 )
 _STRAIGHT = 0.1
 """A curve that is nowhere further below the straight line than this has no knee."""
@@ -41,6 +41,9 @@ _STRAIGHT = 0.1
 
 def knee(loads: Sequence[float], values: Sequence[float | None]) -> float | None:
     """Return the load after which a rising curve turns up; None where it does not, or has fewer than four points.
+
+    A curve that rises fast at first, is flat, and rises again is below the line somewhere too; what the rule adds to
+    its source excludes it.
 
     Source: Kneedle (Satopaa et al., 2011), see ``KNEE_RULE``.
     """
@@ -52,7 +55,11 @@ def knee(loads: Sequence[float], values: Sequence[float | None]) -> float | None
         return None
     distance = (x - x[0]) / np.ptp(x) - (y - y.min()) / np.ptp(y)
     place = int(np.argmax(distance))
-    return float(x[place]) if distance[place] > _STRAIGHT else None
+    if distance[place] <= _STRAIGHT or place == len(x) - 1:
+        return None
+    before = np.diff(y[: place + 1]) / np.diff(x[: place + 1])
+    beyond = (y[-1] - y[place]) / (x[-1] - x[place])
+    return float(x[place]) if beyond > before.max(initial=0.0) else None
 
 
 def fleet_load_curve(

@@ -7,7 +7,7 @@ simulation of all fleets.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -98,18 +98,27 @@ def _least_gap_s(own: FloatArray, tokens: FloatArray, total: float, target: Targ
     return float(own[order][np.argmax(beyond)]) if beyond.any() else None
 
 
-def first_token_error(prepared: PreparedRun, entry: int | None = None) -> FirstTokenError | None:
-    """Return the largest error of a time to the first token, of an entry or of all; None if no engine serves."""
+def first_token_error(
+    prepared: PreparedRun, parts: Collection[tuple[int, int]] | None = None
+) -> FirstTokenError | None:
+    """Return the largest error of a time to the first token; None if no engine serves.
+
+    ``parts``: the entries with the workloads that count, by number; None for all.
+    """
     found = []
-    for (number, _), program in prepared.compiled.items():
-        engine = prepared.classes[number].replica.engine
-        if entry in (None, number) and program.decoder is not None and engine is not None:
+    for part, program in prepared.compiled.items():
+        engine = prepared.classes[part[0]].replica.engine
+        if (parts is None or part in parts) and program.decoder is not None and engine is not None:
             error, median = (
                 engine.first_token_error(program.decoder.model),
                 engine.first_token_median(program.decoder.model),
             )
             found.append(FirstTokenError(error.value, None if median is None else median.value))
     return max(found, key=lambda error: error.factor, default=None)
+
+
+def _parts(prepared: PreparedRun, entry: int) -> list[tuple[int, int]]:
+    return [part for part in prepared.compiled if part[0] == entry]
 
 
 class Reasons:
@@ -160,7 +169,7 @@ class Reasons:
                     reason=self.of_entry(prepared, i, end, error, lower_bound),
                     time_error=error,
                     power_error=next((found for found in powers if found.device == label), None),
-                    first_token_error=first_token_error(prepared, i),
+                    first_token_error=first_token_error(prepared, _parts(prepared, i)),
                 )
             )
         return entries
@@ -178,7 +187,7 @@ class Reasons:
             return None
         if reason.kind in ("not_searched", "not_better"):
             reason = replace(reason, objective=OBJECTIVES[self.candidates.plan.objective].shown(lower_bound))
-        of_first = first_token_error(prepared, entry)
+        of_first = first_token_error(prepared, _parts(prepared, entry))
         if of_first is not None and reason.kind == "too_slow" and self._are_first_tokens(reason):
             error = TimeError(of_first.factor, "the first token", "measured")
         factor = 1.0 if error is None else error.factor

@@ -50,7 +50,7 @@ class _Change:
     """A change of the load, of the devices' speeds, or of the lengths of requests.
 
     ``device``: the device whose speed changes, by its label; None for all of them. ``increases_load``: a fleet that
-    fails without the change fails with it too. ``lost``: the entry of the best fleet of which one replica is out of
+    fails without the change fails with it too. ``lost``: the entry of the best fleet of which ``replicas`` are out of
     service.
     """
 
@@ -62,6 +62,7 @@ class _Change:
     prompt: float = 1.0
     output: float = 1.0
     lost: int | None = None
+    replicas: int = 1
 
     def speeds(self, candidates: Candidates) -> tuple[float, ...]:
         """Return the factor on the speed of each entry."""
@@ -82,7 +83,7 @@ class _Change:
             # The error is that of whole steps, of which a device's speed changes only the operations.
             steps = tuple(1.0 / factor for factor in speeds)
             speeds = ()
-        left = tuple(n - (i == self.lost) for i, n in enumerate(counts))
+        left = tuple(n - self.replicas * (i == self.lost) for i, n in enumerate(counts))
         return Case(left, self.load, speeds, steps, self.prompt, self.output)
 
 
@@ -244,11 +245,7 @@ class Changes:
         if self.best.tpot_mean_s is not None:
             asked.append(_Change("Prompts 20% longer", True, prompt=1.2))
             asked.append(_Change("Outputs 20% longer", True, output=1.2))
-        asked += [
-            _Change(f"{_capitalized(self.candidates.replica_text(i))} out of service", True, lost=i)
-            for i, n in enumerate(self.best.counts)
-            if n and not self.candidates.plan.spare and i not in self.candidates.scaled
-        ]
+        asked += self._losses()
         asked = [c for c in asked if self.candidates.may_be_feasible(c.case(self.candidates, self.best.counts))]
         used = dict.fromkeys(
             device.label for device, n in zip(self.candidates.devices, self.best.counts, strict=True) if n
@@ -262,6 +259,18 @@ class Changes:
                 )
                 asked.append(_Change(text, True, speed=1 / error.factor, device=label))
         return asked
+
+    def _losses(self) -> list[_Change]:
+        """Return the loss of one replica of each entry, and that of a node where it has several."""
+        candidates, found = self.candidates, []
+        for i, n in enumerate(self.best.counts):
+            if not n or candidates.plan.spare or i in candidates.scaled:
+                continue
+            of_node = min(n, (candidates.node_devices(i) or 0) // candidates.sizes[i])
+            for replicas in sorted({1, max(of_node, 1)}):
+                text = f"{_capitalized(candidates.replicas_text(i, replicas))} out of service"
+                found.append(_Change(text, True, lost=i, replicas=replicas))
+        return found
 
     def _effect(
         self,
@@ -297,6 +306,8 @@ class Changes:
             objective_text=None if found is None or other is None else found.objective_text(other),
             model_intervals=model_intervals,
             lost=None if change.lost is None else names[change.lost],
+            lost_replicas=0 if change.lost is None else change.replicas,
+            lost_devices=0 if change.lost is None else change.replicas * self.candidates.sizes[change.lost],
         )
 
     def _walk(self, change: _Change, holds: bool) -> Walk:

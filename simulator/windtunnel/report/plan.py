@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
@@ -16,7 +17,7 @@ from windtunnel.report.numbers import (
     quantity,
     share,
 )
-from windtunnel.report.plan_answer import HOURS_A_MONTH, objective_of, power_errors, verdict
+from windtunnel.report.plan_answer import HOURS_A_MONTH, before_renting, objective_of, power_errors, verdict
 from windtunnel.report.plan_sensitivity import assumption_rows, assumptions_summary, price_rows, prices_note
 from windtunnel.report.plan_targets import how, measured
 from windtunnel.report.targets import with_signs
@@ -48,6 +49,8 @@ def text(plan: PlanResult) -> str:
     lines = wrap(printable(f"{plan.name}: {verdict(plan)}"), width=_MAX_WIDTH, subsequent_indent="  ")
     if plan.explanation.price_of_confidence is not None:
         lines += wrap(printable(with_signs(plan.explanation.price_of_confidence.text)), width=WIDTH)
+    if before := before_renting(plan):
+        lines += wrap(printable(f"Before renting: {with_signs(before)}"), width=WIDTH)
     lines.append("")
     if plan.fleets:
         lines += [*fleet_table(listed(plan), plan), ""]
@@ -91,7 +94,26 @@ def prices_source(plan: PlanResult) -> str:
     stated = plan.scenario.get("fleet")
     priced = isinstance(stated, Sequence) and all(isinstance(e, Mapping) and e.get("price") for e in stated)
     described = "" if priced else " and, where it states none, of the description of the device"
-    return f"Prices are those of the scenario{described}."
+    return (
+        f"Prices are those of the scenario{described}: inputs, and not offers of a vendor. State your own before you "
+        "decide."
+    )
+
+
+def whole_nodes(plan: PlanResult) -> str:
+    """Return as sentences, with a blank before them, what a fleet that does not fill its nodes costs in whole ones."""
+    prices, text = {entry.name: entry.price_usd_per_h for entry in plan.entries}, ""
+    best = plan.fleets[plan.recommended]
+    for entry in best.configuration:
+        if entry.node is None or entry.count % entry.node == 0 or entry.entry not in prices:
+            continue
+        nodes = math.ceil(entry.count / entry.node)
+        more = (nodes * entry.node - entry.count) * prices[entry.entry]
+        text += (
+            f" {entry.count:,} × {entry.device} are {entry.count / entry.node:.3g} nodes of {entry.node:,}: where only "
+            f"whole nodes are for rent, this fleet costs {best.cost_usd_per_h + more:,.2f} USD/h."
+        )
+    return text
 
 
 def work_text(plan: PlanResult) -> str:
@@ -273,7 +295,8 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
     if plan.fleets:
         varied = "covers the random variation of arrivals and work, and not the error of the device models"
-        rows[:0] = [("cost", _cost(plan)), ("confidence", varied)]
+        prices = f"{prices_source(plan)[0].lower()}{prices_source(plan)[1:]}{whole_nodes(plan)}"
+        rows[:0] = [("cost", _cost(plan)), ("prices", prices.removesuffix(".")), ("confidence", varied)]
     rows.insert(0, ("work", work_text(plan)))
     rows += [*_intervals(plan), *_error_rows(plan)]
     inputs = plan.inputs

@@ -9,7 +9,7 @@ from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import ChangeEffect, ConfiguredEntry, PlannedFleet, PlanResult
 from windtunnel.core.results.target import ENGINE_ERROR, ModelInterval
 from windtunnel.core.units import parse_unit
-from windtunnel.report.numbers import NOTHING, exact_quantity, plural, share
+from windtunnel.report.numbers import NOTHING, exact_quantity, percent, plural, share
 from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import (
     INCONCLUSIVE,
@@ -22,6 +22,8 @@ from windtunnel.report.targets import (
     with_signs,
 )
 
+_ALIKE = 0.02
+"""The difference of a mean window of a trace from the simulated one, relative to this, below which it is not told."""
 HOURS_A_MONTH = 730
 """The twelfth part of a year of 365 days, as clouds bill it."""
 
@@ -87,22 +89,27 @@ def _after_a_loss(plan: PlanResult) -> str:
         text = "; ".join(
             f"with {effect.change[0].lower()}{effect.change[1:]} it {_how_it_meets(effect, plan)}" for effect in losses
         )
-        return f"{text[0].upper()}{text[1:]}.{_one_more(plan, [e.lost or '' for e in losses if not e.still_meets])}"
+        return f"{text[0].upper()}{text[1:]}.{_spares(plan, [e for e in losses if not e.still_meets])}"
     which = "the only replica" if alone[0] == "both" else f"the only replica with the role {alone[0]}"
     return f"A failure of one device of {which} stops the service; with plan.spare: 1 the fleet bears one."
 
 
-def _one_more(plan: PlanResult, entries: Sequence[str]) -> str:
-    """Return as sentences what the recommended fleet costs with one replica more of each entry; empty without any."""
-    if not entries:
+def _spares(plan: PlanResult, missed: Sequence[ChangeEffect]) -> str:
+    """Return as a sentence what the fleet costs with as many replicas more as each of these losses takes."""
+    if not missed:
         return ""
     best, prices = plan.fleets[plan.recommended], {entry.name: entry.price_usd_per_h for entry in plan.entries}
-    more = sum(_size(entry) * prices[entry.entry] for entry in best.configuration if entry.entry in entries)
     replica = "replica" if any(_size(entry) > 1 for entry in best.configuration) else "device"
-    of_each = " of each" if len(entries) > 1 else ""
+    numbers, costs = sorted({effect.lost_replicas for effect in missed}), []
+    for number in numbers:
+        of_each = [effect for effect in missed if effect.lost_replicas == number]
+        more = sum(effect.lost_devices * prices[effect.lost or ""] for effect in of_each)
+        which = f"{plural(number, replica)} more{' of each' if len(of_each) > 1 else ''}"
+        costs.append(f"{which}, for {best.cost_usd_per_h + more:,.2f} USD/h,")
+    spare = " or ".join(f"{number:,}" for number in numbers)
     return (
-        f" With one {replica} more{of_each}, for {best.cost_usd_per_h + more:,.2f} USD/h, this fleet is left after a "
-        "loss; plan.spare: 1 seeks the best fleet that bears one."
+        f" With {' or '.join(costs)} this fleet is left after such a loss; plan.spare: {spare} seeks the best fleet "
+        "that bears it."
     )
 
 
@@ -122,7 +129,8 @@ def before_renting(plan: PlanResult) -> str:
         return ""
     return (
         f"Measure {_part_to_measure(plan)}, and simulate the same, before you rent the fleet."
-        f"{_longest_first_tokens(plan, beyond)} windtunnel calibrate serving fits the models to measured times."
+        f"{_longest_first_tokens(plan, beyond)}{_at_the_median(plan)} windtunnel calibrate serving fits the models to "
+        "measured times."
     )
 
 
@@ -161,6 +169,21 @@ def _longest_first_tokens(plan: PlanResult, beyond: Sequence[ModelInterval]) -> 
         text += f", and with {_confidence(plan)}, their intervals scaled likewise, if they are at most "
         text += f"{_down(certain)} times those"
     return f"{text}."
+
+
+def _at_the_median(plan: PlanResult) -> str:
+    """Return as a sentence the best fleets if times to the first token are longer by the median of published ones."""
+    medians = {e.first_token_error.median for e in plan.entries if e.first_token_error}
+    found = next((row for row in plan.explanation.first_tokens if row.factor in medians), None)
+    if found is None:
+        return ""
+    best = "no simulated fleet meets the targets"
+    if found.by_value is not None:
+        certain = found.with_confidence
+        best = f"the best simulated fleet by value is {found.by_value}, and "
+        best += f"with {_confidence(plan)} {certain}" if certain else f"none meets the targets with {_confidence(plan)}"
+    of = f"Half of the published measurements are over {found.factor:.3g} times those of the models"
+    return f" {of}: at that factor {best}."
 
 
 def _down(factor: float) -> str:
@@ -280,8 +303,12 @@ def _of_other_times(plan: PlanResult) -> str:
         of = f"the trace of {window.workload}" if len(plan.work.windows) > 1 else "the trace"
         length, noun = exact_quantity(window.length_s, "s"), "job" if plan.work.output_tokens is None else "request"
         if window.most_rows > window.rows:
-            more = share(window.most_rows / window.rows - 1)
-            text += f" The busiest {length} of {of} have {more} more {noun}s than these."
+            more, usual = share(window.most_rows / window.rows - 1), window.mean_rows / window.rows - 1
+            mean = f"; a mean one has {percent(usual, signed=True)}" if abs(usual) >= _ALIKE else ""
+            text += (
+                f" The busiest {length} of {of} have {more} more {noun}s than these{mean} ({noun}s are counted, not "
+            )
+            text += "their tokens)." if noun == "request" else "their sizes)."
             load = window.most_rows / window.rows
             judged = [effect for effect in plan.explanation.changes if effect.load == load]
             text += "".join(f" With so many of these {noun}s it {_how_it_meets(effect, plan)}." for effect in judged)

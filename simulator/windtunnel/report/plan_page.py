@@ -26,6 +26,7 @@ from windtunnel.report.plan import (
     prices_source,
     proof,
     run_command,
+    whole_nodes,
     work_text,
 )
 from windtunnel.report.plan_answer import (
@@ -111,7 +112,7 @@ def _figures(plan: PlanResult) -> Markup | None:
     month = best.cost_usd_per_h * HOURS_A_MONTH
     energy = energy_a_month(plan)
     rent = f"rent of {best.cost_usd_per_h:,.2f} USD/h for {HOURS_A_MONTH} hours"
-    tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{rent}, without {energy}" if energy else rent)]
+    tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{rent}; not in it: {energy}" if energy else rent)]
     if best.usd_per_million_output_tokens is not None:
         million = f"{best.usd_per_million_output_tokens:,.2f} USD"
         tiles.append(
@@ -134,10 +135,14 @@ def _figures(plan: PlanResult) -> Markup | None:
         tiles.append(Tile("Headroom", share(bound.headroom), note))
     if plan.curve is not None and plan.curve.most is not None:
         last = plan.curve.most == max(point.load for point in plan.curve.points)
-        note = f"of the scenario's, by value in one run{'; no more was tried' if last else ''}"
+        most, note = plan.curve.most, f"of the scenario's, by value in one run{'; no more was tried' if last else ''}"
         if plan.curve.most_certain is not None:
-            note += f"; with {plan.confidence * 100:.3g}% confidence at {plan.curve.most_certain:.0%}"
-        tiles.append(Tile("Load it can take", f"{plan.curve.most:.0%}", note))
+            note = f"of the scenario's, with {plan.confidence * 100:.3g}% confidence; {most:.0%} by value in one run"
+            most = plan.curve.most_certain
+        tiles.append(Tile("Load it can take", f"{most:.0%}", note))
+    if best.prefix_hit_rate is not None:
+        note = "of the blocks of prompts, in this run; times measured with another share are others"
+        tiles.append(Tile("Found in prefix caches", share(best.prefix_hit_rate), note))
     return page.section("figures", "The recommended fleet", page.tiles(tiles), _configuration(plan))
 
 
@@ -153,7 +158,7 @@ def _configuration(plan: PlanResult) -> Markup:
     header = ["Device", "Devices", "Price of one", "Replica", "Chosen settings"]
     table = page.table("What to rent", header, rows, words=(0, 3, 4))
     command = page.hint(f"{alone(plan)}: {run_command(plan, 'SCENARIO.yaml')}")
-    return Markup("").join([table, page.hint(prices_source(plan)), command])
+    return Markup("").join([table, page.hint(f"{prices_source(plan)}{whole_nodes(plan)}"), command])
 
 
 def _fleets(plan: PlanResult) -> Markup | None:

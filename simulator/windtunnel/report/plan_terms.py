@@ -14,6 +14,7 @@ _VALUES = {
     "attention_data": "attention_data N: N parts of a replica compute the attention of different requests",
     "tokens": "tokens N: one step of the engine has at most N tokens (prompts and outputs together)",
     "size": "size N: at most N requests are in a batch",
+    "policy": "policy: the rule by which a request goes to a replica",
     "weights": "weights: the number format of the model's weights",
     "kv_dtype": "kv_dtype: the number format of the keys and values that the engine keeps of each request",
 }
@@ -29,6 +30,7 @@ NAMES = {
     "kv_dtype": "number format of the KV cache",
     "engine": "serving engine",
     "name": "policy",
+    "policy": "policy",
 }
 """What the last part of a path in the scenario sets, in words."""
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")

@@ -26,7 +26,8 @@ class ConfiguredEntry(Result):
     """The devices of one entry of a fleet, and how they are used.
 
     ``group`` is None for an entry without groups, ``role`` (prefill, decode or both) where nothing generates tokens.
-    ``settings`` has the values that the plan chose.
+    ``node`` is the number of devices of a node, None where it is not known. ``settings`` has the values that the plan
+    chose.
     """
 
     entry: str
@@ -34,6 +35,7 @@ class ConfiguredEntry(Result):
     count: int
     group: Mapping[str, int] | None = None
     role: str | None = None
+    node: int | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -58,6 +60,8 @@ class PlannedFleet(Result):
     """Output tokens per second and device, or jobs where nothing generates tokens; see docs/planning.md."""
     output_tokens_per_s_per_user: float | None
     """The inverse of the mean time per output token (TPOT); None where nothing generates several tokens."""
+    prefix_hit_rate: float | None
+    """The share of looked-up blocks that the prefix caches had; None without any."""
     utilisation: float
     p50_s: float | None
     p99_s: float | None
@@ -235,10 +239,11 @@ class ChangeEffect(Result):
     """The recommended fleet under a change of load, speeds or lengths, and the cheapest fleet found for it.
 
     ``prompt`` and ``output`` are factors on the tokens of each request. ``device``: the device whose speed alone
-    changes, by its label; None for changes of all. ``lost``: the entry of which one replica is out of service; no other
-    fleet is sought for that, because ``plan.spare`` does so. The recommended fleet is judged by ``goal``: by
-    value where one device changes alone, because the error of the models is judged so, and else with confidence if it
-    meets the targets so. ``fleet`` is always judged as the recommended one is without the change.
+    changes, by its label; None for changes of all. ``lost``: the entry of which ``lost_replicas``, with
+    ``lost_devices``, are out of service; no other fleet is sought for that, because ``plan.spare`` does so. The
+    recommended fleet is judged by ``goal``: by value where one device changes alone, because the error of the models is
+    judged so, and else with confidence if it meets the targets so. ``fleet`` is always judged as the recommended one is
+    without the change.
     """
 
     change: str
@@ -262,6 +267,8 @@ class ChangeEffect(Result):
     model_intervals: Sequence[ModelInterval] = ()
     """Those of ``fleet`` for the error of its own models, where one device changes alone."""
     lost: str | None = None
+    lost_replicas: int = 0
+    lost_devices: int = 0
 
 
 @dataclass(frozen=True)
@@ -315,13 +322,14 @@ class ModelInputs(Result):
 class TraceWindow(Result):
     """The window of a trace that a workload uses: its length (s) and its ``rows``, one job each.
 
-    ``most_rows`` is the largest number of rows in any window of that length in the file.
+    ``most_rows`` is the largest number of rows in any window of that length in the file, and ``mean_rows`` the mean.
     """
 
     workload: str
     length_s: float
     rows: int
     most_rows: int
+    mean_rows: float
 
 
 @dataclass(frozen=True)

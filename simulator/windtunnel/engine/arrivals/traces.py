@@ -252,10 +252,10 @@ def trace_jobs(
     return TraceRows(table, ticks, rows, process.time_column, trace.blocks, unscaled, _parsed=trace.parsed)
 
 
-def busiest_window(process: Trace, folder: Path, where: Callable[..., Location]) -> tuple[int, int] | None:
-    """Return the number of rows in the window of a trace, and the most in any window of the same length of its file.
+def other_windows(process: Trace, folder: Path, where: Callable[..., Location]) -> tuple[int, int, float] | None:
+    """Return the number of rows in the window of a trace, and the most and the mean in windows of its length.
 
-    It is None where ``until`` selects no window.
+    The others are all windows of the file, wherever they begin. It is None where ``until`` selects no window.
     """
     if process.until is None:
         return None
@@ -265,7 +265,9 @@ def busiest_window(process: Trace, folder: Path, where: Callable[..., Location])
     # As floats, because a trace may be longer than a run.
     times = np.array(trace.ticks, dtype=np.float64)
     rows = np.searchsorted(times, times + float(end - begin), side="left") - np.arange(len(times))
-    return own, int(rows.max())
+    length = float(end - begin)
+    span = max(times[-1] - times[0], length)
+    return own, int(rows.max()), len(times) * length / span
 
 
 def row_draws(
