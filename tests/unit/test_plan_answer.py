@@ -446,7 +446,7 @@ def test_how_busy_other_windows_of_a_trace_are_stands_beside_the_answer(found: P
     assert "more. The busiest 10 min of the trace have 25.0% more requests than these (requests are counted" in said(
         busier
     )
-    assert "than these; a mean one has +12.0% (requests" in said(replace(busier, mean_rows=112.0))
+    assert "than these; the mean is 12.0% above these (requests" in said(replace(busier, mean_rows=112.0))
     both = said(busier, busiest)
     assert "The busiest 10 min of the trace of chat have 25.0% more requests than these" in both
     assert "No other 10 min of the trace of code have more requests than these." in both

@@ -295,8 +295,8 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
     if plan.fleets:
         varied = "covers the random variation of arrivals and work, and not the error of the device models"
-        prices = f"{prices_source(plan)[0].lower()}{prices_source(plan)[1:]}{whole_nodes(plan)}"
-        rows[:0] = [("cost", _cost(plan)), ("prices", prices.removesuffix(".")), ("confidence", varied)]
+        prices = f"{prices_source(plan).removeprefix('Prices are ')}{whole_nodes(plan)}".removesuffix(".")
+        rows[:0] = [("cost", _cost(plan)), ("prices", prices), ("confidence", varied)]
     rows.insert(0, ("work", work_text(plan)))
     rows += [*_intervals(plan), *_error_rows(plan)]
     inputs = plan.inputs

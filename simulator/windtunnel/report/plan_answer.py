@@ -9,7 +9,7 @@ from windtunnel.core.results.objective import OBJECTIVES, amount
 from windtunnel.core.results.plan import ChangeEffect, ConfiguredEntry, PlannedFleet, PlanResult
 from windtunnel.core.results.target import ENGINE_ERROR, ModelInterval
 from windtunnel.core.units import parse_unit
-from windtunnel.report.numbers import NOTHING, exact_quantity, percent, plural, share
+from windtunnel.report.numbers import NOTHING, exact_quantity, plural, share
 from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import (
     INCONCLUSIVE,
@@ -304,7 +304,8 @@ def _of_other_times(plan: PlanResult) -> str:
         length, noun = exact_quantity(window.length_s, "s"), "job" if plan.work.output_tokens is None else "request"
         if window.most_rows > window.rows:
             more, usual = share(window.most_rows / window.rows - 1), window.mean_rows / window.rows - 1
-            mean = f"; a mean one has {percent(usual, signed=True)}" if abs(usual) >= _ALIKE else ""
+            side = "above" if usual > 0 else "below"
+            mean = f"; the mean is {share(abs(usual))} {side} these" if abs(usual) >= _ALIKE else ""
             text += (
                 f" The busiest {length} of {of} have {more} more {noun}s than these{mean} ({noun}s are counted, not "
             )

@@ -29,7 +29,7 @@ def charts(plan: PlanResult) -> dict[str, ChartData]:
         drawn["time"] = _front_chart(plan, fleets, [fleet.time_s for fleet in fleets], "s", title_of(plan.time))
         drawn["power"] = _front_chart(plan, fleets, [fleet.power_w for fleet in fleets], "W", "Average power")
     if plan.rates:
-        drawn["rates"] = _rate_chart(plan.rates)
+        drawn["rates"] = _rate_chart(plan.rates, plan.fleets[plan.recommended].text if plan.fleets else "")
     curve = plan.curve
     if curve is not None:
         drawn["curve"] = {
@@ -57,6 +57,9 @@ def _front_chart(
         "front": [value if is_on else None for value, is_on in zip(values, on_front, strict=True)],
         "other": [None if is_on else value for value, is_on in zip(values, on_front, strict=True)],
         "names": [fleet.text for fleet in fleets],
+        "labels": [
+            fleet.text if is_on or fleet.text == best else "" for fleet, is_on in zip(fleets, on_front, strict=True)
+        ],
         "recommended": [fleet.text == best for fleet in fleets],
         "bound": plan.lower_bound.cost_usd_per_h,
         "unit": unit,
@@ -64,8 +67,11 @@ def _front_chart(
     }
 
 
-def _rate_chart(rates: Sequence[RatePoint]) -> ChartData:
-    """Return the points by tokens per user: fleets that meet the targets, those that do not, and the other loads."""
+def _rate_chart(rates: Sequence[RatePoint], best: str) -> ChartData:
+    """Return the points by tokens per user: fleets that meet the targets, those that do not, and the other loads.
+
+    ``best``: the recommended fleet.
+    """
     points = sorted(rates, key=lambda p: (p.per_user, -p.per_device))
 
     def of(chosen: Callable[[RatePoint], bool]) -> list[float | None]:
@@ -79,6 +85,8 @@ def _rate_chart(rates: Sequence[RatePoint]) -> ChartData:
         "loads": of(lambda p: not p.searched),
         "names": [p.fleet if p.searched else f"{p.fleet} at {p.load:.0%} load" for p in points],
         "labels": [
-            p.fleet if p.searched and p.on_frontier else f"{p.load:.0%}" if not p.searched else "" for p in points
+            p.fleet if p.searched and (p.on_frontier or p.fleet == best) else f"{p.load:.0%}" if not p.searched else ""
+            for p in points
         ],
+        "recommended": [p.searched and p.fleet == best for p in points],
     }

@@ -141,7 +141,7 @@ def _figures(plan: PlanResult) -> Markup | None:
             most = plan.curve.most_certain
         tiles.append(Tile("Load it can take", f"{most:.0%}", note))
     if best.prefix_hit_rate is not None:
-        note = "of the blocks of prompts, in this run; times measured with another share are others"
+        note = "of the blocks of prompts in this run; a measurement with another share has other times"
         tiles.append(Tile("Found in prefix caches", share(best.prefix_hit_rate), note))
     return page.section("figures", "The recommended fleet", page.tiles(tiles), _configuration(plan))
 
@@ -167,8 +167,9 @@ def _fleets(plan: PlanResult) -> Markup | None:
     text = (
         f"Sorted by {plan.objective}. A fleet meets the targets by value if every value is within its limit, and with "
         "confidence if the worse bound of every confidence interval is. The list has the best simulated fleets "
-        f"(plan.fleets), and the recommended one; {_of_simulated(plan)}. Larger versions of a listed fleet that are no "
-        "more certain are omitted. Headroom is the distance from the worse bound to the limit."
+        f"(plan.fleets), the recommended one, and the next that is as certain; {_of_simulated(plan)}. Larger versions "
+        "of a listed fleet that are no more certain are omitted. Headroom is the distance from the worse bound to the "
+        "limit."
     )
     if plan.spare:
         text += " Values and headroom are the worst with all devices in service and with the spare ones out of service."
@@ -403,8 +404,9 @@ def _rates(plan: PlanResult) -> Markup | None:
         return None
     text = (
         "Output tokens per second and device against tokens per second and user. Further up and further "
-        "right is better. Dots are simulated fleets at the scenario's load, full where all targets are met by value; "
-        "the line is the recommended fleet under other loads. No other point beats one of the frontier in both."
+        "right is better. Dots are simulated fleets at the scenario's load, full where all targets are met by value, "
+        "with a ring around the recommended fleet; the line is this fleet under other loads. No other point beats one "
+        "of the frontier in both, which the table names."
     )
     of_fleet = {fleet.text: fleet.meets for fleet in plan.simulated}
     of_load = {} if plan.curve is None else {point.load: point.meets for point in plan.curve.points}

@@ -6,7 +6,8 @@
   const seconds = amount("s");
   const wide = (low, high) => { const room = (high - low || Math.abs(high) || 1) * 0.08; return [Math.max(0, low - room), high + room]; };
 
-  // The name of each dot's fleet to its right, left, top or bottom, wherever it overlaps no dot and no other name.
+  // The labels of dots to their right, left, top or bottom: that of the recommended fleet over other dots if it must be,
+  // and the others wherever they overlap no dot and no other label.
   function label(u, chart) {
     const { ctx, bbox } = u, ratio = uPlot.pxRatio, high = 14 * ratio, gap = 12 * ratio;
     const dots = chart.names.map((name, i) => [u.valToPos(chart.x[i], "x", true), u.valToPos(chart.front[i] ?? chart.other[i], "y", true)]);
@@ -16,15 +17,26 @@
     ctx.fillStyle = colour("ink");
     ctx.textBaseline = "middle";
     ctx.textAlign = "left";
-    chart.names.forEach((name, i) => {
+    const order = chart.labels.map((_, i) => i).sort((a, b) => chart.recommended[b] - chart.recommended[a]);
+    order.forEach(i => {
+      const name = chart.labels[i];
       if (!name) return;
       const [x, y] = dots[i], wide = ctx.measureText(name).width;
       const places = [[x + gap, y], [x - gap - wide, y], [x - wide / 2, y - high], [x - wide / 2, y + high]];
-      const at = places.map(([left, middle]) => [left, middle - high / 2, left + wide, middle + high / 2]).find(box =>
-        box[0] >= bbox.left && box[2] <= bbox.left + bbox.width + 20 * ratio && box[1] >= bbox.top && box[3] <= bbox.top + bbox.height &&
-        taken.every((other, j) => j === i || box[2] <= other[0] || box[0] >= other[2] || box[3] <= other[1] || box[1] >= other[3]));
+      const inside = places.map(([left, middle]) => [left, middle - high / 2, left + wide, middle + high / 2]).filter(box =>
+        box[0] >= bbox.left && box[2] <= bbox.left + bbox.width + 20 * ratio && box[1] >= bbox.top && box[3] <= bbox.top + bbox.height);
+      const covers = box => taken.filter((other, j) => j !== i && box[2] > other[0] && box[0] < other[2] && box[3] > other[1] && box[1] < other[3]).length;
+      const free = inside.find(box => !covers(box));
+      const at = free ?? (chart.recommended[i] ? inside.sort((a, b) => covers(a) - covers(b))[0] : null);
       if (!at) return;
       taken.push(at);
+      if (!free) {
+        ctx.globalAlpha = 0.85;
+        ctx.fillStyle = colour("paper");
+        ctx.fillRect(at[0], at[1], wide, high);
+        ctx.globalAlpha = 1;
+        ctx.fillStyle = colour("ink");
+      }
       ctx.fillText(name, at[0], (at[1] + at[3]) / 2);
     });
     ctx.restore();
@@ -63,7 +75,7 @@
   function rates(chart, options) {
     const dots = (stroke, fill) => ({ stroke, paths: () => null, points: { show: true, size: 9, stroke, fill, width: 2 } });
     const all = chart.met.concat(chart.missed, chart.loads).filter(value => value != null);
-    const label_chart = { x: chart.x, names: chart.labels, front: chart.met.map((v, i) => v ?? chart.missed[i] ?? chart.loads[i]), other: chart.x };
+    const label_chart = { ...chart, front: chart.met.map((v, i) => v ?? chart.missed[i] ?? chart.loads[i]), other: chart.x };
     return [{
       ...options,
       scales: { x: { time: false, range: () => wide(Math.min(...chart.x), Math.max(...chart.x)) }, y: { range: () => wide(Math.min(...all), Math.max(...all)) } },
@@ -71,7 +83,7 @@
       series: [{}, dots(colour("c1"), colour("c1")), dots(colour("c1"), colour("paper")),
         { stroke: colour("c2"), width: 2, spanGaps: true, points: { show: true, size: 6, stroke: colour("c2"), fill: colour("c2") } }],
       hooks: {
-        draw: [u => label(u, label_chart)],
+        draw: [u => { ring(u, label_chart); label(u, label_chart); }],
         setCursor: [live("rates", [(x, i) => chart.names[i] + ": " + trim(x) + " tokens/s per user, " + trim(label_chart.front[i]) + " per device"])],
       },
     }, [chart.x, chart.met, chart.missed, chart.loads]];
