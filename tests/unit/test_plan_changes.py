@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -11,6 +12,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from tests.cases import search_alone
+from tests.unit.planning import KNOWN, plan_scenario
 
 from windtunnel.app.plan import plan
 from windtunnel.core.device import ModelAccuracy
@@ -23,11 +25,12 @@ from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.explanation import nearest_miss
 from windtunnel.planning.sensitivity import Changes
-from windtunnel.planning.simulate import Case
+from windtunnel.planning.simulate import Case, Setting, simulate
 from windtunnel.planning.workers import Workers
 from windtunnel.report import plan as report
 from windtunnel.report import plan_sensitivity
 from windtunnel.scenario.read import scenario_from_data
+from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.sources import widest_error
 
 SPEEDS: dict[str, Any] = {
@@ -162,14 +165,14 @@ def _candidates(
         for case in cases:
             factors = case.speeds or (1.0,) * len(devices)
             work = sum(n * speed[name] * f for n, name, f in zip(case.counts, devices, factors, strict=True))
-            found.append(_told(case.counts, number, meets=work >= 4 * case.load))
+            found.append(_told(case.counts, number, meets=work >= 4 * case.load * (1.25 if case.window else 1)))
         return found
 
     return cast(
         Candidates,
         SimpleNamespace(
             devices=[SimpleNamespace(label=name) for name in devices], names=devices, prices=prices, rents=prices,
-            busiest_load=None, scenario=SimpleNamespace(policy="fifo", programs=[]), max_cost=1e9, judge=judge, notes=[], entries=len(devices), may_be_feasible=lambda _case: True,
+            busiest_window=None, scenario=SimpleNamespace(policy="fifo", programs=[]), max_cost=1e9, judge=judge, notes=[], entries=len(devices), may_be_feasible=lambda _case: True,
             bounds=SimpleNamespace(load=lambda _counts: (0.0, None)),
             objective_lower_bound=lambda counts: sum(n * p for n, p in zip(counts, prices, strict=True)),
             named=lambda counts: {name: n for name, n in zip(devices, counts, strict=True) if n},
@@ -199,25 +202,47 @@ def test_a_device_slower_than_its_model_is_replaced_by_another_one_of_any_search
     assert alone.fleet == "(6, 0, 0) of choice 0"
 
 
-def test_the_load_of_the_busiest_window_of_the_only_trace_is_a_change() -> None:
+BUSY = TraceWindow("chat", 600.0, 100, 125, 110.0, 900.0)
+
+
+def test_the_busiest_window_of_the_only_trace_is_a_change() -> None:
     candidates = vars(_candidates(0, ("new",), (1.0,), {"new": 1.0}))
-    of_trace = cast(Candidates, SimpleNamespace(**{**candidates, "busiest_load": 1.25}))
+    of_trace = cast(Candidates, SimpleNamespace(**{**candidates, "busiest_window": BUSY}))
     best = _told((4,), 0)
     effects = Changes({0: of_trace}, [], best, [best, _told((5,), 0)]).effects()
-    (busiest,) = [effect for effect in effects if "busiest" in effect.change]
-    assert busiest.load == 1.25 and not busiest.still_meets and busiest.fleet == "(5,) of choice 0"
-    assert busiest.change == "25.0% more load, as in the busiest window of this length of the trace"
+    (busiest,) = [effect for effect in effects if effect.window]
+    assert busiest.window == (900.0, 1500.0) and busiest.load == 1.0
+    assert not busiest.still_meets and busiest.fleet == "(5,) of choice 0"
+    assert busiest.change == "The busiest 600 s of the trace, from 900 s on, with 25.0% more rows"
 
 
-@pytest.mark.parametrize(
-    ("rows", "workloads", "load"), [(125, 1, 1.25), (100, 1, None), (125, 2, None), (None, 1, None)]
-)
-def test_the_busiest_load_is_that_of_the_only_workload_if_another_window_of_its_trace_is_busier(
-    rows: int | None, workloads: int, load: float | None
+@pytest.mark.parametrize(("most", "workloads", "busier"), [(125, 1, True), (100, 1, False), (125, 2, False)])
+def test_the_busiest_window_is_that_of_the_only_workload_if_it_has_more_rows(
+    most: int, workloads: int, busier: bool
 ) -> None:
-    windows = [] if rows is None else [TraceWindow("chat", 600.0, 100, rows, 100.0)]
-    own = SimpleNamespace(windows=windows, scenario=SimpleNamespace(workload=[None] * workloads))
-    assert vars(Candidates)["busiest_load"].fget(own) == load
+    window = replace(BUSY, most_rows=most)
+    found = vars(Candidates)["busiest_window"].fget
+    scenario = SimpleNamespace(workload=[None] * workloads)
+    assert found(SimpleNamespace(windows=[window], scenario=scenario)) == (window if busier else None)
+    assert found(SimpleNamespace(windows=[], scenario=scenario)) is None
+
+
+def test_another_window_is_simulated_as_the_scenario_with_it_is(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("t\n" + "".join(f"{0.02 * n - 4e-6 * n * n}\n" for n in range(2000)))
+
+    def scenario(begin: float, end: float) -> Scenario:
+        data = plan_scenario(targets=["latency p95 <= 100 ms"])
+        del data["stop"]
+        arrivals = {"process": "trace", "file": str(tmp_path / "t.csv"), "time": "t"}
+        data["workload"][0]["arrivals"] = {**arrivals, "from": f"{begin} s", "until": f"{end} s"}
+        return scenario_from_data(data)
+
+    def targets(of: Scenario, case: Case) -> Any:
+        return simulate(Setting(of, KNOWN, 0.95, 1, 1.0, 1), case).targets
+
+    case = Case((2, 1))
+    moved = targets(scenario(0, 5), replace(case, window=(7.0, 12.0)))
+    assert moved == targets(scenario(7, 12), case) != targets(scenario(0, 5), case)
 
 
 def test_the_loss_of_a_node_is_judged_where_it_has_several_replicas_of_the_fleet() -> None:

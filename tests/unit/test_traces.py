@@ -153,6 +153,7 @@ def test_the_busiest_window_of_a_trace_has_the_most_rows_within_its_length(
     times = [second - min(seconds) for second in seconds]
     in_window = {start: sum(start <= t < start + length for t in times) for start in range(max(times) + begin + 1)}
     assert found is not None and found[:2] == (in_window[begin], max(in_window.values()))
+    assert in_window[round(found[3])] == found[1]
     # The mean number of rows is that of their rate.
     assert found[2] == pytest.approx(len(times) * length / max(max(times), length))
 

@@ -114,12 +114,10 @@ class Candidates:
         return _trace_windows(self.scenario)
 
     @property
-    def busiest_load(self) -> float | None:
-        """The load of the busiest window of the trace, if there is one trace and another window of it is busier."""
-        if len(self.scenario.workload) != 1 or not self.windows:
-            return None
-        load = self.windows[0].most_rows / self.windows[0].rows
-        return load if load > 1.0 else None
+    def busiest_window(self) -> TraceWindow | None:
+        """The window of the only workload if another one of its trace has more rows."""
+        only = self.windows[0] if len(self.scenario.workload) == 1 and self.windows else None
+        return only if only is not None and only.most_rows > only.rows else None
 
     def offered_work(self, prepared: PreparedRun) -> OfferedWork:
         """Return the jobs that a fleet must serve, which ``prepared`` has."""

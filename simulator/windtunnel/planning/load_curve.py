@@ -30,6 +30,8 @@ LOADS = (0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 _FURTHER = 1.25
 """The factor from one load to the next beyond ``LOADS``, up to the first at which a target is missed."""
 _MOST_FURTHER = 8
+_JUDGED = (1.0, *LOAD_CHANGES)
+"""The loads at which the recommended fleet is simulated with its intervals at any rate."""
 
 KNEE_RULE = (
     "Kneedle (Satopaa et al., 2011): the load at which the curve, both axes scaled to 0..1, is furthest below the "
@@ -95,7 +97,7 @@ def fleet_load_curve(
     simulator = Simulator(setting, pool, progress)
     try:
         first = simulator([Case(counts, intervals=False)])[0]
-        chosen = _chosen(loads, None)
+        chosen = _chosen(loads)
         return _curve(simulator, first, chosen, None, fleet_text(names, numbers), (), goes_on=loads is None)
     finally:
         pool.close()
@@ -103,8 +105,7 @@ def fleet_load_curve(
 
 def first_cases(candidates: Candidates, best: Evaluation) -> list[Case]:
     """Return the cases of which the curve of a fleet of a plan consists at least."""
-    chosen, judged = _chosen(candidates.plan.loads, candidates.busiest_load), _judged(candidates)
-    return _cases(best, chosen, judged)
+    return _cases(best, _chosen(candidates.plan.loads), _JUDGED)
 
 
 def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
@@ -115,8 +116,7 @@ def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
     try:
         text, least = candidates.text(best.counts), candidates.min_load(best.counts)
         judge = partial(candidates.judge, goal=best.judged_for, redraws=redraws_of(best))
-        chosen = _chosen(loads, candidates.busiest_load)
-        return _curve(judge, best, chosen, least, text, _judged(candidates), goes_on=loads is None)
+        return _curve(judge, best, _chosen(loads), least, text, _JUDGED, goes_on=loads is None)
     except InputError as error:
         candidates.notes.append(f"the load curve cannot be computed: {error.problem}")
         return None
@@ -159,15 +159,8 @@ def _curve(
     )
 
 
-def _chosen(loads: Sequence[float] | None, busiest: float | None) -> list[float]:
-    own = LOADS if busiest is None else (*LOADS, busiest)
-    return sorted(set(own if loads is None else loads))
-
-
-def _judged(candidates: Candidates) -> tuple[float, ...]:
-    """Return the loads at which the recommended fleet is simulated with its intervals at any rate."""
-    busiest = candidates.busiest_load
-    return (1.0, *LOAD_CHANGES, *(() if busiest is None else (busiest,)))
+def _chosen(loads: Sequence[float] | None) -> list[float]:
+    return sorted(set(LOADS if loads is None else loads))
 
 
 def _cases(best: Evaluation, loads: Sequence[float], judged: Sequence[float]) -> list[Case]:

@@ -50,8 +50,8 @@ class _Change:
     """A change of the load, of the devices' speeds, or of the lengths of requests.
 
     ``device``: the device whose speed changes, by its label; None for all of them. ``increases_load``: a fleet that
-    fails without the change fails with it too. ``lost``: the entry of the best fleet of which ``replicas`` are out of
-    service.
+    fails without the change fails with it too. ``window``: see ``Case``. ``lost``: the entry of the best fleet of which
+    ``replicas`` are out of service.
     """
 
     text: str
@@ -63,6 +63,7 @@ class _Change:
     output: float = 1.0
     lost: int | None = None
     replicas: int = 1
+    window: tuple[float, float] | None = None
 
     def speeds(self, candidates: Candidates) -> tuple[float, ...]:
         """Return the factor on the speed of each entry."""
@@ -84,7 +85,7 @@ class _Change:
             steps = tuple(1.0 / factor for factor in speeds)
             speeds = ()
         left = tuple(n - self.replicas * (i == self.lost) for i, n in enumerate(counts))
-        return Case(left, self.load, speeds, steps, self.prompt, self.output)
+        return Case(left, self.load, speeds, steps, self.prompt, self.output, window=self.window)
 
 
 def _for_verdict(case: Case) -> Case:
@@ -233,12 +234,11 @@ class Changes:
         return True
 
     def _asked(self) -> list[_Change]:
-        (more, less), busiest = LOAD_CHANGES, self.candidates.busiest_load
-        where = "as in the busiest window of this length of the trace"
+        more, less = LOAD_CHANGES
         asked = [
             _Change(f"{more - 1:.0%} more load", True, load=more),
             _Change(f"{1 - less:.0%} less load", False, load=less),
-            *([] if busiest is None else [_Change(f"{busiest - 1:.1%} more load, {where}", True, load=busiest)]),
+            *self._busiest(),
             _Change("Every device 10% slower than its model", True, speed=1 / 1.1),
             _Change("Every device 10% faster than its model", False, speed=1 / 0.9),
         ]
@@ -259,6 +259,15 @@ class Changes:
                 )
                 asked.append(_Change(text, True, speed=1 / error.factor, device=label))
         return asked
+
+    def _busiest(self) -> list[_Change]:
+        """Return the busiest window of the trace in place of the scenario's, if there is one."""
+        own = self.candidates.busiest_window
+        if own is None:
+            return []
+        begin, more = own.busiest_from_s, f"with {own.most_rows / own.rows - 1:.1%} more rows"
+        text = f"The busiest {own.length_s:,.6g} s of the trace, from {begin:,.6g} s on, {more}"
+        return [_Change(text, True, window=(begin, begin + own.length_s))]
 
     def _losses(self) -> list[_Change]:
         """Return the loss of one replica of each entry, and that of a node where it has several."""
@@ -307,6 +316,7 @@ class Changes:
             model_intervals=model_intervals,
             lost=None if change.lost is None else names[change.lost],
             lost_replicas=0 if change.lost is None else change.replicas,
+            window=change.window,
             lost_devices=0 if change.lost is None else change.replicas * self.candidates.sizes[change.lost],
         )
 

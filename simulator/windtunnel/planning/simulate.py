@@ -62,6 +62,8 @@ class Case:
     output: float = 1.0
     values: tuple[tuple[str, str, float], ...] = ()
     """Other values of inputs of device models: the device, the path of the parameter, and the value (SI)."""
+    window: tuple[float, float] | None = None
+    """Where another window of the trace of the only workload begins and ends (s)."""
     intervals: bool = True
     """Whether further runs are made where one run gives a target no interval."""
     until_lost: bool = False
@@ -126,6 +128,10 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
         w.model_copy(update={"arrivals": w.arrivals if case.load == 1.0 else w.arrivals.scaled(case.load)})
         for w in scenario.workload
     ]
+    if case.window is not None:
+        begin, end = case.window
+        arrivals = workload[0].arrivals.model_copy(update={"from_": begin, "until": end})
+        workload = [workload[0].model_copy(update={"arrivals": arrivals})]
     # Whether a fleet keeps up is determined from jobs, so some of them must be kept.
     records = "sample" if scenario.records == "none" else scenario.records
     changed = scenario.changed(fleet=fleet, workload=workload, records=records, autoscale=autoscale)

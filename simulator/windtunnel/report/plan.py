@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
@@ -102,18 +101,32 @@ def prices_source(plan: PlanResult) -> str:
 
 def whole_nodes(plan: PlanResult) -> str:
     """Return as sentences, with a blank before them, what a fleet that does not fill its nodes costs in whole ones."""
-    prices, text = {entry.name: entry.price_usd_per_h for entry in plan.entries}, ""
-    best = plan.fleets[plan.recommended]
-    for entry in best.configuration:
-        if entry.node is None or entry.count % entry.node == 0 or entry.entry not in prices:
-            continue
-        nodes = math.ceil(entry.count / entry.node)
-        more = (nodes * entry.node - entry.count) * prices[entry.entry]
-        text += (
-            f" {entry.count:,} × {entry.device} are {entry.count / entry.node:.3g} nodes of {entry.node:,}: where only "
-            f"whole nodes are for rent, this fleet costs {best.cost_usd_per_h + more:,.2f} USD/h."
-        )
+    best, prices = plan.fleets[plan.recommended], {entry.name: entry.price_usd_per_h for entry in plan.entries}
+    cost = _in_whole_nodes(best, prices)
+    if cost is None or cost <= best.cost_usd_per_h * (1 + 1e-9):
+        return ""
+    parts = " and ".join(
+        f"{e.count:,} × {e.device} {'are' if e.count > 1 else 'is'} {e.count / e.node:.3g} nodes of {e.node:,}"
+        for e in best.configuration
+        if e.node and e.count % e.node
+    )
+    text = f" {parts}: where only whole nodes are for rent, this fleet costs {cost:,.2f} USD/h."
+    as_certain = [fleet for fleet in plan.fleets if fleet.meets.confidence or not best.meets.confidence]
+    found = [(c, fleet) for fleet in as_certain if (c := _in_whole_nodes(fleet, prices)) is not None]
+    least, other = min(found, key=lambda row: row[0])
+    if least < cost * (1 - 1e-9):
+        text += f" The cheapest simulated one that is as certain is then {other.text}, at {least:,.2f} USD/h."
     return text
+
+
+def _in_whole_nodes(fleet: PlannedFleet, prices: Mapping[str, float]) -> float | None:
+    """Return the rent (USD/h) of a fleet whose nodes are rented whole; None where a price is not known."""
+    cost = fleet.cost_usd_per_h
+    for entry in fleet.configuration:
+        if entry.entry not in prices:
+            return None
+        cost += -entry.count % (entry.node or 1) * prices[entry.entry]
+    return cost
 
 
 def work_text(plan: PlanResult) -> str:

@@ -127,25 +127,26 @@ def before_renting(plan: PlanResult) -> str:
     beyond = [i for i in plan.explanation.model_intervals if not i.within]
     if not beyond or plan.work.output_tokens is None:
         return ""
+    prompt = "" if plan.work.prompt_tokens is None else f"{plan.work.prompt_tokens:,.0f} prompt and "
+    requests = f"requests with {prompt}{plan.work.output_tokens:,.0f} output tokens"
     return (
-        f"Measure {_part_to_measure(plan)}, and simulate the same, before you rent the fleet."
-        f"{_longest_first_tokens(plan, beyond)}{_at_the_median(plan)} windtunnel calibrate serving fits the models to "
-        "measured times."
+        f"Run {_part(plan, priced=True)} with the configuration below, and measure closed loops of {requests} with "
+        "several numbers of users, as vllm bench serve --save-result does. windtunnel validate serving compares them "
+        "with the models, and windtunnel calibrate serving fits the models to them: plan again with its file as the "
+        f"calibration of the fleet entry.{_longest_first_tokens(plan, beyond)}{_at_the_median(plan)}"
     )
 
 
-def _part_to_measure(plan: PlanResult) -> str:
-    """Return the smallest part of the recommended fleet that serves a share of the work alone, with that share."""
-    entries, prices = (
-        plan.fleets[plan.recommended].configuration,
-        {entry.name: entry.price_usd_per_h for entry in plan.entries},
-    )
+def _part(plan: PlanResult, *, priced: bool = False) -> str:
+    """Return the smallest part of the recommended fleet that serves requests alone."""
+    prices = {entry.name: entry.price_usd_per_h for entry in plan.entries}
+    entries = plan.fleets[plan.recommended].configuration
     if len(entries) > 1:
-        return "a small fleet of the same entries with a like share of these requests"
+        return "one replica of each entry"
     (entry,) = entries
-    size, replicas = _size(entry), entry.count // _size(entry)
-    work = "this work" if replicas == 1 else f"one in {replicas:,} of these requests"
-    return f"one replica ({size:,} × {entry.device}, {size * prices[entry.entry]:,.2f} USD/h) with {work}"
+    size = _size(entry)
+    cost = f" ({size:,} × {entry.device}, {size * prices[entry.entry]:,.2f} USD/h)" if priced else ""
+    return f"one {'replica' if size > 1 else entry.device}{cost}"
 
 
 def _longest_first_tokens(plan: PlanResult, beyond: Sequence[ModelInterval]) -> str:
@@ -182,8 +183,8 @@ def _at_the_median(plan: PlanResult) -> str:
         certain = found.with_confidence
         best = f"the best simulated fleet by value is {found.by_value}, and "
         best += f"with {_confidence(plan)} {certain}" if certain else f"none meets the targets with {_confidence(plan)}"
-    of = f"Half of the published measurements are over {found.factor:.3g} times those of the models"
-    return f" {of}: at that factor {best}."
+    median = f"The median of published measurements (closed loops of equal requests) is {found.factor:.3g} times those"
+    return f" {median} of the models: at that factor {best}."
 
 
 def _down(factor: float) -> str:
@@ -252,14 +253,16 @@ def recommendation(plan: PlanResult) -> str:
     if any(entry.device not in (*entry.entry.split(), "server") for entry in best.configuration):
         fleet += f" ({' + '.join(f'{count:,} × {device}' for device, count in best.devices.items())})"
     missed = _may_be_missed(plan)
+    advice = f"Measure {_part(plan)} before you rent" if before_renting(plan) else "Rent"
     month = f"{best.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
     if not best.meets.confidence:
         return (
-            f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}" + missed
+            f"{advice} {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
+            + missed
         )
     # The confidence covers chance alone; where the error of the models decides, the same clause says so.
     if_right = " if times are as modelled" if beyond_error(plan.explanation.model_intervals) else ""
-    return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}{if_right}" + missed
+    return f"{advice} {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}{if_right}" + missed
 
 
 def uncertainty(plan: PlanResult) -> list[str]:
@@ -284,7 +287,10 @@ def uncertainty(plan: PlanResult) -> list[str]:
         )
         text += "of the models"
         if widest.median is not None:
-            text += f"; half of them are over {widest.median:.3g} times as long as those"
+            text += (
+                f"; the median of this engine, or of all where it has few measurements, is {widest.median:.3g} times"
+            )
+            text += " those"
         lines.append(f"{text}.")
     if powers := "; ".join(power_errors(plan)):
         lines.append(f"{powers[0].upper()}{powers[1:]}.")
@@ -292,8 +298,20 @@ def uncertainty(plan: PlanResult) -> list[str]:
     lines += [f"{best.model_error_caveat}." if best.model_error_caveat else ""]
     lines += [f"{_if_slower(effect, plan)}." for effect in plan.explanation.changes if effect.device]
     lines += [f"{plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} of all candidates are assumed."]
-    lines += [_of_other_times(plan), _after_a_loss(plan)]
+    lines += [_of_other_times(plan), _after_a_loss(plan), _router(plan)]
     return [with_signs(line) for line in lines if line]
+
+
+def _router(plan: PlanResult) -> str:
+    """Return as a sentence that the simulated route needs a router, which the manifest does not have; else empty."""
+    found = [] if plan.deployment is None else plan.deployment.unexpressed
+    routes = [unexpressed.text.partition(":")[0] for unexpressed in found if unexpressed.key == "policy.route"]
+    if not routes:
+        return ""
+    return (
+        f"The simulated route, {routes[0]}, needs a router in front of the replicas. The manifest has none: its "
+        "Service spreads requests evenly, for which this fleet was not judged."
+    )
 
 
 def _of_other_times(plan: PlanResult) -> str:
@@ -310,9 +328,8 @@ def _of_other_times(plan: PlanResult) -> str:
                 f" The busiest {length} of {of} have {more} more {noun}s than these{mean} ({noun}s are counted, not "
             )
             text += "their tokens)." if noun == "request" else "their sizes)."
-            load = window.most_rows / window.rows
-            judged = [effect for effect in plan.explanation.changes if effect.load == load]
-            text += "".join(f" With so many of these {noun}s it {_how_it_meets(effect, plan)}." for effect in judged)
+            judged = [effect for effect in plan.explanation.changes if effect.window]
+            text += "".join(f" In the busiest it {_how_it_meets(effect, plan)}." for effect in judged)
         else:
             text += f" No other {length} of {of} have more {noun}s than these."
     return text
@@ -375,8 +392,8 @@ def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     least, beyond = OBJECTIVES[plan.objective].least, beyond_error(effect.model_intervals)
     if beyond:
         # Its answer to the question would be no better than that of the recommended fleet.
-        found = f"{effect.fleet} is the {least} found that would meet {them(plan)}"
-        return f"{text}; {found}, but it is not proposed: within the error of its own models {beyond}"
+        found = f"{effect.fleet}, at {effect.objective_text}, is the {least} found that would meet {them(plan)}"
+        return f"{text}; {found}, but within the error of its own models {beyond}"
     own = ", also within the error of its own models" if effect.model_intervals else ""
     return f"{text}; {effect.fleet}, at {effect.objective_text}, is the {least} found that would do{own}"
 

@@ -222,7 +222,7 @@ def _measured_first_tokens(plan: PlanResult) -> Markup | None:
     text = (
         "Times to the first token of the simulated fleets and their intervals are multiplied by the factor, and other "
         "targets stay. Of fleets that cost more than the best one only a part was simulated, among them larger "
-        "versions of it."
+        "versions of it. A factor that was measured on one device tells nothing of another one."
     )
     table = page.table("The best fleet by measured times to the first token", header, rows, words=(1, 2))
     return Markup("").join([table, page.hint(text)])

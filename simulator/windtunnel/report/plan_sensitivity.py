@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from windtunnel.core.results.objective import GIVE_UP
 from windtunnel.core.results.plan import ChangeEffect, PlannedFleet, PlanResult
 from windtunnel.core.results.target import JudgedTarget
 from windtunnel.core.units import parse_unit
@@ -61,9 +60,8 @@ def _of(target: JudgedTarget) -> str:
 def prices_note() -> str:
     """Return which fleets the break-even prices leave out."""
     return (
-        "Only simulated fleets are compared. Another one may be cheaper at a price nearer to today's: of the fleets "
-        "that cost more than the best one, the search simulates few of several entries, and of one entry only those "
-        f"below {GIVE_UP:g} times its cost."
+        "Only simulated fleets are compared. Of those that cost more than the best one only a part was simulated, so "
+        "another one may be cheaper at a price nearer to today's."
     )
 
 

@@ -269,6 +269,8 @@ class ChangeEffect(Result):
     lost: str | None = None
     lost_replicas: int = 0
     lost_devices: int = 0
+    window: Sequence[float] | None = None
+    """Where another window of the trace begins and ends (s), if it is the work."""
 
 
 @dataclass(frozen=True)
@@ -323,6 +325,7 @@ class TraceWindow(Result):
     """The window of a trace that a workload uses: its length (s) and its ``rows``, one job each.
 
     ``most_rows`` is the largest number of rows in any window of that length in the file, and ``mean_rows`` the mean.
+    ``busiest_from_s`` is where the busiest one begins.
     """
 
     workload: str
@@ -330,6 +333,7 @@ class TraceWindow(Result):
     rows: int
     most_rows: int
     mean_rows: float
+    busiest_from_s: float
 
 
 @dataclass(frozen=True)

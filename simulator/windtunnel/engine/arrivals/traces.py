@@ -252,10 +252,11 @@ def trace_jobs(
     return TraceRows(table, ticks, rows, process.time_column, trace.blocks, unscaled, _parsed=trace.parsed)
 
 
-def other_windows(process: Trace, folder: Path, where: Callable[..., Location]) -> tuple[int, int, float] | None:
-    """Return the number of rows in the window of a trace, and the most and the mean in windows of its length.
+def other_windows(process: Trace, folder: Path, where: Callable[..., Location]) -> tuple[int, int, float, float] | None:
+    """Return the rows in the window of a trace, the most and the mean in windows of its length, and where it has most.
 
-    The others are all windows of the file, wherever they begin. It is None where ``until`` selects no window.
+    The others are all windows of the file that begin at a row. Where that with the most rows begins is in seconds, as
+    ``from`` has it. It is None where ``until`` selects no window.
     """
     if process.until is None:
         return None
@@ -267,7 +268,8 @@ def other_windows(process: Trace, folder: Path, where: Callable[..., Location]) 
     rows = np.searchsorted(times, times + float(end - begin), side="left") - np.arange(len(times))
     length = float(end - begin)
     span = max(times[-1] - times[0], length)
-    return own, int(rows.max()), len(times) * length / span
+    busiest = int(np.argmax(rows))
+    return own, int(rows[busiest]), len(times) * length / span, trace.ticks[busiest] / TICKS_PER_SECOND
 
 
 def row_draws(
