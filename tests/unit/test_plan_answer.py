@@ -382,7 +382,7 @@ def test_no_fleet_is_called_safer_that_may_miss_a_target_within_the_error_of_its
     assert "2 × other, at 9.00 USD/h, is the cheapest found that would do, also within the error of its own" in card
     assert sentence.endswith("is 2 × other, at 9.00 USD/h, also within the error of its own models.")
     card, sentence = said(replace(safe, high=2.25))
-    found_one = "2 × other, at 9.00 USD/h, is the cheapest found that would meet them"
+    found_one = "2 × other, at 9.00 USD/h, is the cheapest found that would meet them with 95% confidence"
     assert f"{found_one}, but within the error of its own models TTFT p95 may be missed (200 ms to 2.25 s)" in card
     assert "but within the error of its own models ttft p95 <= 1 s may be missed (200 ms to 2.25 s)" in sentence
 

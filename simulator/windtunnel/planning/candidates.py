@@ -124,9 +124,13 @@ class Candidates:
         demand, programs = self.demand, {work: program for (_, work), program in prepared.compiled.items()}.values()
         prompts = [program.prompts for program in programs if program.prompts is not None]
         outputs = [program.outputs for program in programs if program.outputs is not None]
-        prompt, output = (float(np.concatenate(tokens).mean()) if tokens else None for tokens in (prompts, outputs))
+        output = float(np.concatenate(outputs).mean()) if outputs else None
+        mean = median = longest = None
+        if prompts:
+            of_all = np.concatenate(prompts)
+            mean, median, longest = float(of_all.mean()), *map(float, np.percentile(of_all, (50, 95)))
         last_s = 0.0 if demand.closed else float(demand.arrival_s.max(initial=0.0))
-        return OfferedWork(len(demand), last_s, prompt, output, self.windows)
+        return OfferedWork(len(demand), last_s, mean, median, longest, output, self.windows)
 
     @cached_property
     def max_cost(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -224,7 +224,11 @@ def violations(evaluation: Evaluation) -> list[str]:
             without_value.setdefault(str(target.reason), []).append(target.text)
     lines = [f"{reason}, so there is no value for {' and '.join(texts)}" for reason, texts in without_value.items()]
     measured = sorted((t for t in missed if t.value is not None), key=lambda t: t.headroom or -math.inf)
-    lines += [f"{target.text}: {value_text(target)}" for target in measured]
+    # Without an interval the value alone shows the miss.
+    lines += [
+        f"{t.text}: {value_text(t) if t.low is not None else shown(t.value, t.unit, t.limit) + t.out_of_service_text}"
+        for t in measured
+    ]
     # The missed targets are reason enough; those that are met by value only are listed where none is missed.
     if not missed and evaluation.keeps_up:
         lines += [f"{t.text}: {value_text(t)}{doubt(t)}" for t in evaluation.targets if t.verdict == "unknown"]
@@ -398,6 +402,23 @@ def feasible(evaluations: Sequence[Evaluation], objective: str) -> list[Evaluati
         return objective_value, rent, e.devices, -least_headroom(e), e.choice, e.counts
 
     return sorted((e for e in evaluations if e.meets.value), key=place)
+
+
+def reaches_with(fleet: Evaluation, factor: float, goal: str, texts: Collection[str]) -> bool:
+    """Return whether a fleet still reaches ``goal`` if the values of the targets ``texts`` are ``factor`` times theirs.
+
+    Their intervals are scaled likewise.
+    """
+    targets = [target for target in fleet.targets if target.text in texts]
+    ends = [target.worse_end if goal == "confidence" else target.value for target in targets]
+    pairs = zip(ends, targets, strict=True)
+    return fleet.reaches(goal) and all(end is not None and end * factor <= target.limit for end, target in pairs)
+
+
+def first_token_targets(intervals: Sequence[ModelInterval]) -> list[str]:
+    """Return the targets on the time to the first token; empty if none may be missed within the error of the models."""
+    found = [interval for interval in intervals if interval.metric == "ttft" and interval.comparison == "<="]
+    return [] if all(interval.within for interval in found) else [interval.text for interval in found]
 
 
 def recommended(fleets: Sequence[Evaluation]) -> int:

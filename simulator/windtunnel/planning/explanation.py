@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from windtunnel.core.results.candidates import FirstTokenError
 from windtunnel.core.results.objective import OBJECTIVES, Objective
@@ -37,8 +36,6 @@ from windtunnel.simulation.sources import model_accuracy
 
 _FIRST_TOKENS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
 """The factors of measured over modelled times to the first token for which the best fleets are stated."""
-_MORE = 4
-"""The most devices, or replicas, by which the recommended fleet is made larger for longer times to the first token."""
 _ENDED = 2
 """The fleets whose runs were ended early that are simulated whole to find the one that misses by least."""
 
@@ -176,20 +173,6 @@ def _prices(choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], bes
     return sorted(effects.values(), key=lambda effect: math.inf if effect.change is None else abs(effect.change))
 
 
-def _larger(candidates: Candidates, best: Evaluation, enough: Callable[[Evaluation], bool]) -> list[Evaluation]:
-    """Return fleets with more and more devices of the entries of ``best``, up to the first that is ``enough``."""
-    found: list[Evaluation] = []
-    for more in range(1, _MORE + 1):
-        counts = tuple(n + more * bool(n) for n in best.counts)
-        within = all(n <= most for n, most in zip(counts, candidates.max_counts, strict=True))
-        if not within or any(candidates.rent_limit(t) < math.inf for t in candidates.scenario.parsed_targets()):
-            break
-        found += candidates.judge([Case(counts)], best.goal)
-        if enough(found[-1]):
-            break
-    return found
-
-
 def _first_tokens(
     choices: Mapping[int, Candidates],
     fleets: Sequence[Evaluation],
@@ -198,35 +181,25 @@ def _first_tokens(
 ) -> list[FirstTokenOutcome]:
     """Return the best fleets for longer times to the first token; empty where no target on them may be missed.
 
-    The error of these times is a factor on each of them. Of fleets that cost more than the best one, the search
-    simulates few, so larger versions of it are simulated up to the first that is as certain at the median of ``error``,
-    that of the recommended fleet.
+    The error of these times is a factor on each of them, so no run is needed. ``error``: that of the recommended fleet.
     """
-    targets = {i.text: i for i in intervals if i.metric == "ttft" and i.comparison == "<="}
-    if all(interval.within for interval in targets.values()):
+    texts = evaluating.first_token_targets(intervals)
+    if not texts:
         return []
 
-    def holds(fleet: Evaluation, factor: float, goal: str) -> bool:
-        ends = [t.worse_end if goal == "confidence" else t.value for t in fleet.targets if t.text in targets]
-        limits = [t.limit for t in fleet.targets if t.text in targets]
-        pairs = zip(ends, limits, strict=True)
-        return fleet.reaches(goal) and all(end is not None and end * factor <= limit for end, limit in pairs)
+    def best(factor: float, goal: str) -> Evaluation | None:
+        return next((fleet for fleet in fleets if evaluating.reaches_with(fleet, factor, goal, texts)), None)
 
-    factors, known = set(_FIRST_TOKENS), list(fleets)
-    if error is not None and error.median is not None:
-        recommended, median = fleets[evaluating.recommended(fleets)], error.median
-        enough = partial(holds, factor=median, goal=recommended.goal)
-        factors.add(median)
-        if not enough(recommended):
-            candidates = choices[recommended.choice]
-            known += _larger(candidates, recommended, enough)
-            known = evaluating.feasible(known, candidates.plan.objective)
+    def named(fleet: Evaluation | None) -> str | None:
+        return None if fleet is None else f"{_text(choices, fleet)}, {choices[fleet.choice].objective_text(fleet)}"
 
-    def best(factor: float, goal: str) -> str | None:
-        found = next((fleet for fleet in known if holds(fleet, factor, goal)), None)
-        return None if found is None else f"{_text(choices, found)}, {choices[found.choice].objective_text(found)}"
-
-    return [FirstTokenOutcome(f, best(f, "value"), best(f, "confidence")) for f in sorted(factors)]
+    median = () if error is None or error.median is None else (error.median,)
+    rows = []
+    for factor in sorted({*_FIRST_TOKENS, *median}):
+        certain = best(factor, "confidence")
+        cost = None if certain is None else certain.cost_usd_per_h
+        rows.append(FirstTokenOutcome(factor, named(best(factor, "value")), named(certain), cost))
+    return rows
 
 
 def _price_of_confidence(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from windtunnel.core.errors import InputError
@@ -32,7 +32,7 @@ from windtunnel.planning.reach import conflicts_by_bound, reaches
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import redraws_of
-from windtunnel.planning.simulate import Case, Redraws
+from windtunnel.planning.simulate import USUAL, Case, Redraws
 from windtunnel.planning.workers import Workers
 from windtunnel.scenario.changes import NodePath, parse_path
 from windtunnel.scenario.plan import Plan
@@ -46,6 +46,8 @@ from windtunnel_models.catalogue import Catalogue
 HELD = ("models", "policy", "power_budget", "autoscale", "network", "with")
 """The keys of a scenario that every fleet has in common, as far as they are not searched."""
 _PROOFS = ("exhaustive", "monotone", "open")
+_LARGER = 4
+"""The devices, or replicas, by which the recommended fleet is made larger at most."""
 _MANY_JOBS = 5_000
 """The number of jobs from which simulations may take long enough for workers."""
 
@@ -257,6 +259,23 @@ class Planner:
             for other, same in others:
                 other.consider(same, redraws=redraws, announced=announced)
 
+    def _enlarge(self, by_number: Mapping[int, ChoiceSearch], best: Evaluation) -> bool:
+        """Simulate larger versions of the best fleet where longer times to the first token may break a target.
+
+        The search simulates few fleets that cost more than the best one. Returns whether it was done.
+        """
+        search = by_number[best.choice]
+        texts = evaluating.first_token_targets(
+            search.candidates.model_intervals(best) if search.run.step_error_factors() else ()
+        )
+        if not texts or search.scaled:
+            return False
+        larger = [tuple(n + more * bool(n) for n in best.counts) for more in range(1, _LARGER + 1)]
+        for announced in (True, False):
+            for counts in larger:
+                search.consider(counts, redraws=USUAL, announced=announced)
+        return True
+
     # Long: it has one expression for each key of the plan.
     def _answer(self, first: ChoiceSearch) -> PlanResult:
         """Return the plan; ``first`` is the choice that it is about if no fleet was simulated."""
@@ -270,6 +289,9 @@ class Planner:
             for one in searches:
                 one.complete()
             evaluations = [e for one in searches for e in one.evaluations()]
+        if fleets and self._enlarge(by_number, fleets[evaluating.recommended(fleets)]):
+            evaluations = [e for search in searches for e in search.evaluations()]
+            fleets = evaluating.feasible(evaluations, objective)
         recommended = evaluating.recommended(fleets)
         best = fleets[recommended] if fleets else None
         closest = best or explanation.closest_to_targets(evaluations)

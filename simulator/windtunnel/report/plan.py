@@ -115,7 +115,9 @@ def whole_nodes(plan: PlanResult) -> str:
     found = [(c, fleet) for fleet in as_certain if (c := _in_whole_nodes(fleet, prices)) is not None]
     least, other = min(found, key=lambda row: row[0])
     if least < cost * (1 - 1e-9):
-        text += f" The cheapest simulated one that is as certain is then {other.text}, at {least:,.2f} USD/h."
+        runs = max((target.interval_runs or 0 for target in other.targets), default=0)
+        judged = f" (judged by {runs:,} more runs)" if runs else ""
+        text += f" The cheapest simulated one that is as certain{judged} is then {other.text}, at {least:,.2f} USD/h."
     return text
 
 

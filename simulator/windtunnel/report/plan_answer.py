@@ -45,12 +45,12 @@ def verdict(plan: PlanResult) -> str:
             f"{best.text} meets {targets} by value{spare}; no fleet found meets {them(plan)} with {_confidence(plan)}"
         )
         return answer + _may_be_missed(plan)
-    answer = f"{best.text} meets {targets} with {_confidence(plan)}{spare}"
+    answer = f"{best.text} meets {targets} with {_confidence(plan)}{spare}{_may_be_missed(plan)}"
     if plan.recommended:
         costs = [amount(objective_of(plan, fleet), plan.lower_bound.objective_unit) for fleet in (best, first)]
-        answer = f"{best.text} ({costs[0]}) meets {targets} with {_confidence(plan)}{spare}"
+        answer = f"{best.text} ({costs[0]}) meets {targets} with {_confidence(plan)}{spare}{_may_be_missed(plan)}"
         answer += f"; {first.text} ({costs[1]}) meets {them(plan)} by value"
-    return answer + _may_be_missed(plan)
+    return answer
 
 
 def _spare(plan: PlanResult) -> str:
@@ -127,13 +127,17 @@ def before_renting(plan: PlanResult) -> str:
     beyond = [i for i in plan.explanation.model_intervals if not i.within]
     if not beyond or plan.work.output_tokens is None:
         return ""
-    prompt = "" if plan.work.prompt_tokens is None else f"{plan.work.prompt_tokens:,.0f} prompt and "
-    requests = f"requests with {prompt}{plan.work.output_tokens:,.0f} output tokens"
+    work, prompts = plan.work, ""
+    if work.prompt_tokens_p50 is not None and work.prompt_tokens_p95 is not None:
+        lengths = f"{work.prompt_tokens_p50:,.0f} and {work.prompt_tokens_p95:,.0f} prompt tokens"
+        prompts = f"{lengths} (the median and p95 of this work) and "
     return (
-        f"Run {_part(plan, priced=True)} with the configuration below, and measure closed loops of {requests} with "
-        "several numbers of users, as vllm bench serve --save-result does. windtunnel validate serving compares them "
-        "with the models, and windtunnel calibrate serving fits the models to them: plan again with its file as the "
-        f"calibration of the fleet entry.{_longest_first_tokens(plan, beyond)}{_at_the_median(plan)}"
+        f"Run {_part(plan, priced=True)} with the configuration below, and measure closed loops of requests with "
+        f"{prompts}{work.output_tokens:,.0f} output tokens, of one user and of more, as vllm bench serve --save-result "
+        "does. windtunnel validate serving compares their mean times with those of the models."
+        f"{_longest_first_tokens(plan, beyond)}{_at_the_median(plan)} If steps take another time too, plan again with "
+        "the file of windtunnel calibrate serving as the calibration of the fleet entry; it leaves the factors of the "
+        "time to the first token as they are."
     )
 
 
@@ -162,13 +166,12 @@ def _longest_first_tokens(plan: PlanResult, beyond: Sequence[ModelInterval]) -> 
     by_value = min(i.limit / (i.value or math.inf) for i in first.values())
     text = (
         f" {' and '.join(map(target_name, first.values()))} {'stay' if several else 'stays'} within the "
-        f"limit{'s' if several else ''} by value if measured times to the first token are at most {_down(by_value)} "
-        "times those of the models"
+        f"limit{'s' if several else ''} by value if steps take as long as modelled and times to the first token at "
+        f"most {_down(by_value)} times as long"
     )
     if best.meets.confidence:
         certain = min(first[t.text].limit / (t.worse_end or math.inf) for t in targets)
-        text += f", and with {_confidence(plan)}, their intervals scaled likewise, if they are at most "
-        text += f"{_down(certain)} times those"
+        text += f", and with {_confidence(plan)}, their intervals scaled likewise, at most {_down(certain)} times"
     return f"{text}."
 
 
@@ -180,9 +183,12 @@ def _at_the_median(plan: PlanResult) -> str:
         return ""
     best = "no simulated fleet meets the targets"
     if found.by_value is not None:
-        certain = found.with_confidence
         best = f"the best simulated fleet by value is {found.by_value}, and "
-        best += f"with {_confidence(plan)} {certain}" if certain else f"none meets the targets with {_confidence(plan)}"
+        if found.with_confidence is None or found.confident_usd_per_h is None:
+            best += f"none meets the targets with {_confidence(plan)}"
+        else:
+            month = f"{found.confident_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
+            best += f"with {_confidence(plan)} {found.with_confidence} ({month})"
     median = f"The median of published measurements (closed loops of equal requests) is {found.factor:.3g} times those"
     return f" {median} of the models: at that factor {best}."
 
@@ -392,7 +398,8 @@ def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
     least, beyond = OBJECTIVES[plan.objective].least, beyond_error(effect.model_intervals)
     if beyond:
         # Its answer to the question would be no better than that of the recommended fleet.
-        found = f"{effect.fleet}, at {effect.objective_text}, is the {least} found that would meet {them(plan)}"
+        how = f" with {_confidence(plan)}" if plan.fleets[plan.recommended].meets.confidence else " by value"
+        found = f"{effect.fleet}, at {effect.objective_text}, is the {least} found that would meet {them(plan)}{how}"
         return f"{text}; {found}, but within the error of its own models {beyond}"
     own = ", also within the error of its own models" if effect.model_intervals else ""
     return f"{text}; {effect.fleet}, at {effect.objective_text}, is the {least} found that would do{own}"

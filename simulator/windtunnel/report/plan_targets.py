@@ -41,7 +41,7 @@ def _margin(target: JudgedTarget, error: ModelInterval | None) -> str:
     """Return the headroom of a target with the runs of its interval, and how far the error of the models reaches."""
     text = (target.reason or "") if target.headroom is None else f"headroom {share(target.headroom)}{runs_of(target)}"
     text += target.out_of_service_text
-    if error is not None and not error.within:
+    if error is not None:
         text += f", model error {error_ends(error)}"
     return text
 

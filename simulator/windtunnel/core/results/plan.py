@@ -283,6 +283,7 @@ class FirstTokenOutcome(Result):
     factor: float
     by_value: str | None
     with_confidence: str | None
+    confident_usd_per_h: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,6 +345,8 @@ class OfferedWork(Result):
         jobs: Their number.
         last_arrival_s: When the last one arrives (s); 0 where users submit all of them.
         prompt_tokens: The mean number of tokens of a prompt, over the jobs that generate tokens; None without any.
+        prompt_tokens_p50: Their median; None as above.
+        prompt_tokens_p95: Their 95th percentile; None as above.
         output_tokens: The mean number of tokens that they generate; None as above.
         windows: Of each workload whose jobs are a window of a trace, how busy other windows of it are.
     """
@@ -351,6 +354,8 @@ class OfferedWork(Result):
     jobs: int
     last_arrival_s: float
     prompt_tokens: float | None = field(default=None, metadata=OPTIONAL)
+    prompt_tokens_p50: float | None = field(default=None, metadata=OPTIONAL)
+    prompt_tokens_p95: float | None = field(default=None, metadata=OPTIONAL)
     output_tokens: float | None = field(default=None, metadata=OPTIONAL)
     windows: Sequence[TraceWindow] = ()
 
