@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from windtunnel.core.results.candidates import CandidateEntry
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import LoadCurve, PlannedFleet, PlanResult
+from windtunnel.core.results.plan import ConfiguredEntry, LoadCurve, PlannedFleet, PlanResult
 from windtunnel.report.numbers import (
     NOTHING,
     plural,
@@ -16,7 +16,14 @@ from windtunnel.report.numbers import (
     quantity,
     share,
 )
-from windtunnel.report.plan_answer import HOURS_A_MONTH, before_renting, objective_of, power_errors, verdict
+from windtunnel.report.plan_answer import (
+    HOURS_A_MONTH,
+    before_renting,
+    objective_of,
+    power_errors,
+    replica_size,
+    verdict,
+)
 from windtunnel.report.plan_sensitivity import assumption_rows, assumptions_summary, price_rows, prices_note
 from windtunnel.report.plan_targets import how, measured
 from windtunnel.report.targets import with_signs
@@ -106,9 +113,9 @@ def whole_nodes(plan: PlanResult) -> str:
     if cost is None or cost <= best.cost_usd_per_h * (1 + 1e-9):
         return ""
     parts = " and ".join(
-        f"{e.count:,} × {e.device} {'are' if e.count > 1 else 'is'} {e.count / e.node:.3g} nodes of {e.node:,}"
+        f"{e.count:,} × {e.device} are {e.count / e.node:.3g} nodes of {e.node:,}"
         for e in best.configuration
-        if e.node and e.count % e.node
+        if e.node and _missing(e)
     )
     text = f" {parts}: where only whole nodes are for rent, this fleet costs {cost:,.2f} USD/h."
     as_certain = [fleet for fleet in plan.fleets if fleet.meets.confidence or not best.meets.confidence]
@@ -127,8 +134,13 @@ def _in_whole_nodes(fleet: PlannedFleet, prices: Mapping[str, float]) -> float |
     for entry in fleet.configuration:
         if entry.entry not in prices:
             return None
-        cost += -entry.count % (entry.node or 1) * prices[entry.entry]
+        cost += _missing(entry) * prices[entry.entry]
     return cost
+
+
+def _missing(entry: ConfiguredEntry) -> int:
+    """Return the devices that fill the last node of an entry in groups; 0 without, as single devices are for rent."""
+    return -entry.count % entry.node if entry.node and replica_size(entry) > 1 else 0
 
 
 def work_text(plan: PlanResult) -> str:

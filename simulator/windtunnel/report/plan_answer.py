@@ -56,7 +56,10 @@ def verdict(plan: PlanResult) -> str:
 def _spare(plan: PlanResult) -> str:
     """Return how many devices of the recommended fleet may be out of service, as the end of a clause."""
     entries = plan.fleets[plan.recommended].configuration
-    sizes, groups = [_size(entry) for entry in entries], [entry.count // _size(entry) for entry in entries]
+    sizes, groups = (
+        [replica_size(entry) for entry in entries],
+        [entry.count // replica_size(entry) for entry in entries],
+    )
     if not plan.spare:
         return ""
     number = f"{plan.spare:,} {'group' if max(sizes) > 1 else 'device'}{'' if plan.spare == 1 else 's'}"
@@ -68,7 +71,7 @@ def _spare(plan: PlanResult) -> str:
     return f", with {number}{of} out of service"
 
 
-def _size(entry: ConfiguredEntry) -> int:
+def replica_size(entry: ConfiguredEntry) -> int:
     """Return the devices of a group of an entry; 1 for an entry without groups."""
     return math.prod((entry.group or {}).get(key, 1) for key in ("tensor", "pipeline", "attention_data"))
 
@@ -80,7 +83,7 @@ def _after_a_loss(plan: PlanResult) -> str:
     replicas: dict[str, int] = {}
     for entry in plan.fleets[plan.recommended].configuration:
         role = entry.role or "both"
-        replicas[role] = replicas.get(role, 0) + entry.count // _size(entry)
+        replicas[role] = replicas.get(role, 0) + entry.count // replica_size(entry)
     alone = [role for role, number in replicas.items() if number == 1]
     if not alone or ("both" in replicas and sum(replicas.values()) > 1):
         losses = [effect for effect in plan.explanation.changes if effect.lost]
@@ -99,7 +102,7 @@ def _spares(plan: PlanResult, missed: Sequence[ChangeEffect]) -> str:
     if not missed:
         return ""
     best, prices = plan.fleets[plan.recommended], {entry.name: entry.price_usd_per_h for entry in plan.entries}
-    replica = "replica" if any(_size(entry) > 1 for entry in best.configuration) else "device"
+    replica = "replica" if any(replica_size(entry) > 1 for entry in best.configuration) else "device"
     numbers, costs = sorted({effect.lost_replicas for effect in missed}), []
     for number in numbers:
         of_each = [effect for effect in missed if effect.lost_replicas == number]
@@ -148,7 +151,7 @@ def _part(plan: PlanResult, *, priced: bool = False) -> str:
     if len(entries) > 1:
         return "one replica of each entry"
     (entry,) = entries
-    size = _size(entry)
+    size = replica_size(entry)
     cost = f" ({size:,} × {entry.device}, {size * prices[entry.entry]:,.2f} USD/h)" if priced else ""
     return f"one {'replica' if size > 1 else entry.device}{cost}"
 
@@ -252,7 +255,7 @@ def recommendation(plan: PlanResult) -> str:
     fleet = best.text.replace("; ", ", ")
     replicas = []
     for entry in best.configuration:
-        if (size := _size(entry)) > 1:
+        if (size := replica_size(entry)) > 1:
             of = "" if len(best.configuration) == 1 else f"{entry.entry}: "
             replicas.append(f"{of}{plural(entry.count // size, 'replica')} of {size:,} devices")
     fleet += f" ({'; '.join(replicas)})" if replicas else ""
