@@ -16,7 +16,7 @@ from tests.unit.planning import CHAT, KNOWN
 
 from windtunnel.app.plan import plan
 from windtunnel.core.errors import InputError
-from windtunnel.core.results.plan import Meets, PlanResult, TraceWindow
+from windtunnel.core.results.plan import Meets, PlannedFleet, PlanResult, TraceWindow
 from windtunnel.core.results.run import TokenEstimate
 from windtunnel.core.results.target import ModelInterval
 from windtunnel.engine.prepare.demand import minimum_demand
@@ -435,6 +435,27 @@ def test_the_best_fleets_for_longer_times_to_the_first_token_are_those_that_meet
     said = plan_answer.before_renting(tight)
     assert f"is {median:.3g} times those of the models: at that factor" in said
     assert (usual.by_value or "no simulated fleet meets the targets") in said
+
+
+def test_a_fleet_in_groups_that_leaves_part_of_a_node_empty_costs_more_in_whole_nodes(found: PlanResult) -> None:
+    best = found.fleets[found.recommended]
+    (entry,), (price,) = best.configuration, {e.price_usd_per_h for e in found.entries if e.name in best.entries}
+
+    def said(count: int, tensor: int, *others: PlannedFleet) -> str:
+        used = [replace(entry, count=count, group={"tensor": tensor}, node=8)]
+        fleets = [replace(best, configuration=used, prefix_hit_rate=0.25), *others]
+        plan = replace(found, fleets=fleets, recommended=0)
+        assert "Found in prefix caches" in str(plan_page._figures(plan))
+        return report.whole_nodes(plan)
+
+    cost = best.cost_usd_per_h + 4 * price
+    assert said(12, 4) == (
+        f" 12 × l40s are 1.5 nodes of 8: where only whole nodes are for rent, this fleet costs {cost:,.2f} USD/h."
+    )
+    other = replace(best, text="another one", cost_usd_per_h=cost - 0.5, configuration=[replace(entry, node=None)])
+    assert f" is then another one, at {cost - 0.5:,.2f} USD/h." in said(12, 4, other)
+    # Single devices are for rent, and full nodes cost no more.
+    assert said(12, 1) == said(16, 4) == ""
 
 
 def test_how_busy_other_windows_of_a_trace_are_stands_beside_the_answer(found: PlanResult) -> None:
