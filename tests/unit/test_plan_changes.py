@@ -216,6 +216,22 @@ def test_the_busiest_window_of_the_only_trace_is_a_change() -> None:
     assert busiest.change == "The busiest 600 s of the trace, from 900 s on, with 25.0% more rows"
 
 
+def test_a_fleet_that_cannot_do_the_changed_work_is_none_that_is_found() -> None:
+    candidates = vars(_candidates(0, ("new",), (1.0,), {"new": 1.0}))
+    judge = candidates["judge"]
+
+    def judged(cases: Sequence[Case], goal: str = "value", **keys: object) -> list[Evaluation]:
+        if any(case.window and case.counts == (5,) for case in cases):
+            raise InputError("a request does not fit any device", expected="a larger device")
+        return list(judge(cases, goal, **keys))
+
+    of_trace = cast(Candidates, SimpleNamespace(**{**candidates, "busiest_window": BUSY, "judge": judged}))
+    best = _told((4,), 0)
+    effects = Changes({0: of_trace}, [], best, [best, _told((5,), 0), _told((6,), 0)]).effects()
+    (busiest,) = [effect for effect in effects if effect.window]
+    assert busiest.fleet == "(6,) of choice 0"
+
+
 @pytest.mark.parametrize(("most", "workloads", "busier"), [(125, 1, True), (100, 1, False), (125, 2, False)])
 def test_the_busiest_window_is_that_of_the_only_workload_if_it_has_more_rows(
     most: int, workloads: int, busier: bool

@@ -7,7 +7,8 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
@@ -170,6 +171,21 @@ def test_the_recommended_fleet_and_its_changes_are_judged_by_more_redrawn_runs_a
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(data))
     result = windtunnel.run(tmp_path / "s.yaml", changes=found.changes, replications=int(replications)).result
     assert (result.targets[0].low, result.targets[0].high) == (best.targets[0].low, best.targets[0].high)
+
+
+def test_a_fleet_that_a_further_look_accepted_is_not_judged_again_by_redrawn_runs() -> None:
+    for looked_again in (True, False):
+        redrawn: list[object] = []
+        found = SimpleNamespace(
+            counts=(1,), meets=Meets(value=True, confidence=True), redrawn_runs=8, looked_again=looked_again
+        )
+        candidates = SimpleNamespace(
+            redraw=lambda counts, _redraws, *, announced, to=redrawn: None if announced else to.append(counts),
+            evaluation=lambda _case, of=found: of,
+        )
+        rows = [(1.0, SimpleNamespace(candidates=candidates), found)]
+        assert Planner._confirm(cast(Planner, SimpleNamespace(_met_by_value=lambda _order, of=rows: of)), [])
+        assert redrawn == ([] if looked_again else [(1,)])
 
 
 def test_a_fleet_that_more_redrawn_runs_do_not_confirm_is_replaced_by_the_next_one_that_they_do(tmp_path: Path) -> None:

@@ -14,13 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windtunnel
+from windtunnel.core.errors import Location
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.run import Estimate, RunResult
+from windtunnel.engine.arrivals.processes import Draws
 from windtunnel.engine.arrivals.redraw import redrawn, window
+from windtunnel.engine.arrivals.traces import trace_jobs
 from windtunnel.engine.results.redrawn import interval, least_upper_end
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import STATISTICS, estimates, widen_to_waiting, within_reason
 from windtunnel.engine.results.steady import correlation_of
+from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation import redrawn as simulated
 from windtunnel.simulation.run import measure, prepare_run, simulate
@@ -87,6 +91,17 @@ def test_a_trace_has_the_same_window_at_every_load(tmp_path: Path) -> None:
         assert trace is not None and len(trace.ticks) == pytest.approx(scale * len(times), abs=1)
         found.add(trace.window)
     assert len(found) == 1
+
+
+def test_a_trace_of_too_few_rows_is_redrawn_at_a_scale_at_which_it_has_enough(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("t\n" + "".join(f"{n * 0.5 + (n % 5) * 0.1}\n" for n in range(150)))
+    arrivals = {"process": "trace", "file": "t.csv", "time": "t"}
+
+    def half(scale: float) -> int:
+        process = Trace.model_validate({**arrivals, "scale": scale})
+        return trace_jobs(process, tmp_path, Draws(1, ("w", "arrivals")), lambda *_: Location()).window
+
+    assert half(1) == 0 < half(2)
 
 
 def test_few_jobs_and_a_single_moment_have_no_window() -> None:

@@ -376,7 +376,7 @@ class ChoiceSearch:
         if self.is_excluded:
             return
         verdicts = self.candidates.verdicts
-        fleets = list(self.search.verdicts)
+        fleets = list(dict.fromkeys([*self.search.verdicts, *self.confident.verdicts]))
         # Those that are near enough to the best to matter were looked at again before.
         known = dict(zip(fleets, verdicts(fleets, "confidence", again=False), strict=True))
         self.confident = Search(

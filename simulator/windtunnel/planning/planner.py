@@ -34,6 +34,7 @@ from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import redraws_of
 from windtunnel.planning.simulate import USUAL, Case, Redraws
 from windtunnel.planning.workers import Workers
+from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.changes import NodePath, parse_path
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.policy import ContinuousBatch
@@ -200,7 +201,9 @@ class Planner:
         best = [(s, e) for value, s, e in certain if value <= certain[0][0] * (1 + 1e-12)]
         for announced in (True, False):
             for search, evaluation in best:
-                if FIRST_REDRAWN_RUNS < evaluation.redrawn_runs < looks.CONFIRMING:
+                # A further look is a longer run, which is no chance of a few redrawn ones.
+                few = FIRST_REDRAWN_RUNS < evaluation.redrawn_runs < looks.CONFIRMING
+                if few and not evaluation.looked_again:
                     confirming = Redraws(looks.CONFIRMING, all=True)
                     search.candidates.redraw(evaluation.counts, confirming, announced=announced)
         return not best or any(s.candidates.evaluation(Case(e.counts)).meets.confidence for s, e in best)
@@ -274,6 +277,8 @@ class Planner:
         for announced in (True, False):
             for counts in larger:
                 search.consider(counts, redraws=USUAL, announced=announced)
+        while not best.meets.confidence and not self._confirm([search]):
+            pass  # one of them may be the first that meets the targets with confidence
         return True
 
     # Long: it has one expression for each key of the plan.
@@ -403,7 +408,8 @@ class Planner:
         if best.judged_by == "replications":
             return best.times * (setting.replications if setting.replications > 1 else setting.further)
         # Of a scenario with random numbers, replications are runs with other ones, and no redrawn runs.
-        more = best.redrawn_runs > REDRAWN_RUNS and not draws(about.scenario)
+        scaled = any(isinstance(w.arrivals, Trace) and w.arrivals.scale != 1.0 for w in about.scenario.workload)
+        more = best.redrawn_runs > REDRAWN_RUNS and not draws(about.scenario) and not scaled
         return best.redrawn_runs if more else 1
 
     def _notes_of_looks(self, fleets: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
+from typing import cast
 
 import numpy as np
 
@@ -45,13 +46,20 @@ Step = Sequence[tuple[int, Case]]
 Walk = Generator[Step, Evaluation, tuple[Evaluation | None, int]]
 
 
+class _Unable:
+    """The evaluation of a fleet that cannot do the changed work, as far as a walk asks for it."""
+
+    def reaches(self, _goal: str) -> bool:
+        return False
+
+
 @dataclass(frozen=True)
 class _Change:
-    """A change of the load, of the devices' speeds, or of the lengths of requests.
+    """A change of the load, of the devices' speeds, or of the lengths of requests, or another window of the trace.
 
     ``device``: the device whose speed changes, by its label; None for all of them. ``increases_load``: a fleet that
-    fails without the change fails with it too. ``window``: see ``Case``. ``lost``: the entry of the best fleet of which
-    ``replicas`` are out of service.
+    fails without the change fails with it too, or no cheaper one is sought (``window``, see ``Case``). ``lost``: the
+    entry of the best fleet of which ``replicas`` are out of service.
     """
 
     text: str
@@ -64,6 +72,11 @@ class _Change:
     lost: int | None = None
     replicas: int = 1
     window: tuple[float, float] | None = None
+
+    @property
+    def work(self) -> float:
+        """The factor on the tokens that are produced, as far as it is known; infinite for another window."""
+        return self.load if self.window is None else math.inf
 
     def speeds(self, candidates: Candidates) -> tuple[float, ...]:
         """Return the factor on the speed of each entry."""
@@ -221,8 +234,17 @@ class Changes:
         for number, own in by_choice.items():
             self.choices[number].announce(list(own.values()))
         for number, own in by_choice.items():
-            judged |= dict(zip(own, self.choices[number].judge(list(own.values()), self.best.judged_for), strict=True))
+            judged |= dict(zip(own, self._judge_others(number, list(own.values())), strict=True))
         return judged
+
+    def _judge_others(self, choice: int, cases: Sequence[Case]) -> list[Evaluation]:
+        """Judge other fleets under changes; one that cannot do the changed work meets no target."""
+        try:
+            return self.choices[choice].judge(cases, self.best.judged_for)
+        except InputError:
+            if len(cases) > 1:
+                return [self._judge_others(choice, [case])[0] for case in cases]
+            return [cast(Evaluation, _Unable())]
 
     def _is_possible(self, change: _Change) -> bool:
         """Return whether the scenario allows a change; if not, a note says why."""
@@ -460,7 +482,7 @@ class Changes:
         def is_excluded(fleet: Fleet) -> bool:
             candidates, counts = self.choices[fleet[0]], fleet[1]
             # A limit on the cost of tokens allows more rent where more of them are produced.
-            max_cost = candidates.max_cost * max(change.load, 1.0) * (1 + 1e-9)
+            max_cost = candidates.max_cost * max(change.work, 1.0) * (1 + 1e-9)
             if not candidates.may_be_feasible(Case(counts)) or float(np.dot(counts, candidates.rents)) > max_cost:
                 return True
             return not change.increases_load and candidates.bounds.load(counts)[0] * change.load / change.speed > 1.0

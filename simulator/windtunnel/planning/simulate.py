@@ -488,7 +488,7 @@ def _throughput_per_s(setting: Setting, case: Case, results: Sequence[Measured])
     Where jobs arrive by themselves it is that of the arrivals, so that fleets do not differ by the time in which the
     last jobs are completed.
     """
-    if setting.offered_per_s is not None:
+    if setting.offered_per_s is not None and case.window is None:
         return setting.offered_per_s * case.load
     return _mean([r.throughput_per_s if r.serving is None else r.serving.output_tokens_per_s for r in results]) or 0.0
 

@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from windtunnel.core.results.candidates import CandidateEntry
 from windtunnel.core.results.objective import OBJECTIVES, amount
-from windtunnel.core.results.plan import ConfiguredEntry, LoadCurve, PlannedFleet, PlanResult
+from windtunnel.core.results.plan import LoadCurve, PlannedFleet, PlanResult
 from windtunnel.report.numbers import (
     NOTHING,
     plural,
@@ -109,13 +109,13 @@ def prices_source(plan: PlanResult) -> str:
 def whole_nodes(plan: PlanResult) -> str:
     """Return as sentences, with a blank before them, what a fleet that does not fill its nodes costs in whole ones."""
     best, prices = plan.fleets[plan.recommended], {entry.name: entry.price_usd_per_h for entry in plan.entries}
-    cost = _in_whole_nodes(best, prices)
+    cost = None if plan.scenario.get("autoscale") else _in_whole_nodes(best, prices)
     if cost is None or cost <= best.cost_usd_per_h * (1 + 1e-9):
         return ""
     parts = " and ".join(
-        f"{e.count:,} × {e.device} are {e.count / e.node:.3g} nodes of {e.node:,}"
-        for e in best.configuration
-        if e.node and _missing(e)
+        f"{count:,} × {device} are {count / node:.3g} nodes of {node:,}"
+        for (device, node), (count, _) in _in_nodes(best, prices).items()
+        if count % node
     )
     text = f" {parts}: where only whole nodes are for rent, this fleet costs {cost:,.2f} USD/h."
     as_certain = [fleet for fleet in plan.fleets if fleet.meets.confidence or not best.meets.confidence]
@@ -128,19 +128,26 @@ def whole_nodes(plan: PlanResult) -> str:
     return text
 
 
+def _in_nodes(fleet: PlannedFleet, prices: Mapping[str, float]) -> dict[tuple[str, int], tuple[int, float]]:
+    """Return the devices in groups, which share nodes by device, and the highest price (USD/h) of one of them.
+
+    Single devices are for rent, and are left out.
+    """
+    found: dict[tuple[str, int], tuple[int, float]] = {}
+    for entry in fleet.configuration:
+        if entry.node and replica_size(entry) > 1:
+            count, price = found.get((entry.device, entry.node), (0, 0.0))
+            found[entry.device, entry.node] = count + entry.count, max(price, prices[entry.entry])
+    return found
+
+
 def _in_whole_nodes(fleet: PlannedFleet, prices: Mapping[str, float]) -> float | None:
     """Return the rent (USD/h) of a fleet whose nodes are rented whole; None where a price is not known."""
-    cost = fleet.cost_usd_per_h
-    for entry in fleet.configuration:
-        if entry.entry not in prices:
-            return None
-        cost += _missing(entry) * prices[entry.entry]
-    return cost
-
-
-def _missing(entry: ConfiguredEntry) -> int:
-    """Return the devices that fill the last node of an entry in groups; 0 without, as single devices are for rent."""
-    return -entry.count % entry.node if entry.node and replica_size(entry) > 1 else 0
+    if any(entry.entry not in prices for entry in fleet.configuration):
+        return None
+    return fleet.cost_usd_per_h + sum(
+        -count % node * price for (_, node), (count, price) in _in_nodes(fleet, prices).items()
+    )
 
 
 def work_text(plan: PlanResult) -> str:
@@ -376,8 +383,9 @@ def _intervals(plan: PlanResult) -> list[tuple[str, str]]:
     counts = " or ".join(f"{n:,}" for n in sorted(filter(None, runs)))
     text = f"from {counts} more runs of a fleet with other arrivals, as stated beside each interval"
     if len(runs) > 1:
-        text += ": few where they decide all targets, and most for the recommended fleet"
-    return [("intervals", f"{text}. `windtunnel run` makes 8 unless --replications states another number")]
+        text += ": few where they decide all targets"
+    again = f", and {plan.run_replications:,} with --replications as below" if plan.run_replications > 1 else ""
+    return [("intervals", f"{text}. `windtunnel run` makes 8{again}")]
 
 
 def _error_rows(plan: PlanResult) -> list[tuple[str, str]]:

@@ -92,7 +92,10 @@ def _after_a_loss(plan: PlanResult) -> str:
         text = "; ".join(
             f"with {effect.change[0].lower()}{effect.change[1:]} it {_how_it_meets(effect, plan)}" for effect in losses
         )
-        return f"{text[0].upper()}{text[1:]}.{_spares(plan, [e for e in losses if not e.still_meets])}"
+        entries = plan.fleets[plan.recommended].configuration
+        one_node = len(entries) == 1 and entries[0].node is not None and entries[0].count <= entries[0].node
+        together = " All of them may be in one node, whose failure stops the service." if one_node else ""
+        return f"{text[0].upper()}{text[1:]}.{_spares(plan, [e for e in losses if not e.still_meets])}{together}"
     which = "the only replica" if alone[0] == "both" else f"the only replica with the role {alone[0]}"
     return f"A failure of one device of {which} stops the service; with plan.spare: 1 the fleet bears one."
 

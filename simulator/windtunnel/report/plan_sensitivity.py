@@ -36,7 +36,7 @@ def _found(effect: ChangeEffect, plan: PlanResult) -> str:
     if effect.candidates_tried:
         return "none of those tried" if not effect.still_meets or not effect.increases_load else "this fleet"
     if not effect.still_meets:
-        return "not sought here (plan.spare: 1 seeks one)" if effect.lost else NOTHING
+        return f"not sought here (plan.spare: {effect.lost_replicas:,} seeks one)" if effect.lost else NOTHING
     certain = effect.meets.confidence or not plan.fleets[plan.recommended].meets.confidence
     return "this fleet" if certain else "not sought: judged by value"
 

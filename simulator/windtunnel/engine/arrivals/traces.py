@@ -70,10 +70,11 @@ class TraceRows:
     def window(self) -> int:
         """Half the window within which the arrivals are redrawn (ticks; see ``redraw``).
 
-        At every scale it is that of the trace itself, whose waves a scale does not change, so that intervals at
-        different loads can be compared.
+        At every scale it is that of the trace itself, if this has enough jobs: a scale does not change its waves, so
+        that intervals at different loads can be compared.
         """
-        return window(self.ticks if self.unscaled is None else self.unscaled)
+        of_trace = 0 if self.unscaled is None else window(self.unscaled)
+        return of_trace or window(self.ticks)
 
     def redrawn(self, rng: np.random.Generator) -> TraceRows:
         """Return other jobs with the same changes of the rate (see ``redraw``)."""
