@@ -166,7 +166,7 @@ def test_the_recommended_fleet_and_its_changes_are_judged_by_more_redrawn_runs_a
     best = found.fleets[found.recommended]
     assert best.meets.confidence and best.targets[0].interval_runs == looks.CONFIRMING
     changed = {effect.binding.interval_runs for effect in found.explanation.changes if effect.binding}
-    assert changed <= {None, 3, looks.CONFIRMING} and looks.CONFIRMING in changed
+    assert changed <= {None, 3, looks.EXPLAINING} and looks.EXPLAINING in changed
     (replications,) = re.findall(r"--replications (\d+)", report.run_command(found, "s.yaml"))
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(data))
     result = windtunnel.run(tmp_path / "s.yaml", changes=found.changes, replications=int(replications)).result

@@ -147,8 +147,8 @@ def _fleets_between(candidates: Candidates, least: float, most: float) -> list[C
 
 
 def redraws_of(best: Evaluation) -> Redraws:
-    """Return the redrawn runs that judge the recommended fleet under changes and loads: as many as judge itself."""
-    return Redraws(looks.CONFIRMING) if best.goal == "confidence" else USUAL
+    """Return the redrawn runs that judge the recommended fleet under changes and at other loads."""
+    return Redraws(looks.EXPLAINING) if best.goal == "confidence" else USUAL
 
 
 class Changes:
