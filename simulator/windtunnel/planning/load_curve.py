@@ -134,8 +134,8 @@ def _curve(
 ) -> LoadCurve:
     """Return the curve of the fleet of ``best``, whose load is at least ``least`` at the scenario's load.
 
-    At the loads ``judged`` and beyond, a point has the intervals of the fleet there; elsewhere it is one run.
-    ``goes_on``: the curve goes on from the loads ``chosen`` to the first at which a target is missed.
+    At the loads ``judged`` a point has the intervals of the fleet there; elsewhere it is one run. ``goes_on``: the
+    curve goes on from the loads ``chosen`` to the first at which a target is missed.
     """
     target = evaluating.binding_time(best)
     evaluations = list(judge(_cases(best, chosen, judged)))
@@ -164,8 +164,7 @@ def _chosen(loads: Sequence[float] | None) -> list[float]:
 
 
 def _cases(best: Evaluation, loads: Sequence[float], judged: Sequence[float]) -> list[Case]:
-    last = max(judged, default=math.inf)
-    return [Case(best.counts, load, intervals=load in judged or load > last) for load in loads]
+    return [Case(best.counts, load, intervals=load in judged) for load in loads]
 
 
 def _point(load: float, evaluation: Evaluation, target: JudgedTarget | None, least: float | None) -> LoadPoint:
