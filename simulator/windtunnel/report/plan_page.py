@@ -140,10 +140,8 @@ def _figures(plan: PlanResult) -> Markup | None:
             judged = max(
                 point.load for point in plan.curve.points if point.high_s is not None or point.meets.confidence
             )
-            note = (
-                f"of the scenario's, with {plan.confidence * 100:.3g}% confidence, which was judged up to {judged:.0%}; "
-                f"{most:.0%} by value in one run"
-            )
+            certainty = f"{plan.confidence * 100:.3g}% confidence, which was judged up to {judged:.0%}"
+            note = f"of the scenario's, with {certainty}; {most:.0%} by value in one run"
             most = plan.curve.most_certain
         tiles.append(Tile("Load it can take", f"{most:.0%}", note))
     if best.prefix_hit_rate is not None:
