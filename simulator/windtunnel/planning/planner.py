@@ -200,6 +200,11 @@ class Planner:
         certain = [row for row in self._met_by_value(order) if row[2].meets.confidence]
         best = [(s, e) for value, s, e in certain if value <= certain[0][0] * (1 + 1e-12)]
         for announced in (True, False):
+            if len(best) == 1 and not announced:
+                # One worker makes these runs; the others begin with what follows if they confirm the fleet.
+                ((search, evaluation),) = best
+                likely = first_cases(search.candidates, evaluation)
+                search.candidates.announce(likely, redraws=redraws_of(evaluation))
             for search, evaluation in best:
                 # A further look is a longer run, which is no chance of a few redrawn ones.
                 few = FIRST_REDRAWN_RUNS < evaluation.redrawn_runs < looks.CONFIRMING
