@@ -177,12 +177,13 @@ def test_a_fleet_that_a_further_look_accepted_is_not_judged_again_by_redrawn_run
     for looked_again in (True, False):
         redrawn: list[object] = []
         found = SimpleNamespace(
-            counts=(1,), meets=Meets(value=True, confidence=True), redrawn_runs=8, looked_again=looked_again
-        )
+            counts=(1,), meets=Meets(value=True, confidence=True), redrawn_runs=8, looked_again=looked_again,
+            goal="confidence",
+        )  # fmt: skip
         candidates = SimpleNamespace(
             redraw=lambda counts, _redraws, *, announced, to=redrawn: None if announced else to.append(counts),
-            evaluation=lambda _case, of=found: of,
-        )
+            evaluation=lambda _case, of=found: of, plan=SimpleNamespace(loads=[1.0]), announce=lambda *_, **_keys: None,
+        )  # fmt: skip
         rows = [(1.0, SimpleNamespace(candidates=candidates), found)]
         assert Planner._confirm(cast(Planner, SimpleNamespace(_met_by_value=lambda _order, of=rows: of)), [])
         assert redrawn == ([] if looked_again else [(1,)])
