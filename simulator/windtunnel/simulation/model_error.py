@@ -67,7 +67,7 @@ class ErrorRuns:
     def begin(self, first: PreparedRun) -> None:
         """Let a copy of this process begin, if a processor is left and the runs are needed and known to be short.
 
-        Nothing begins while machine code is missing, which this process has compiled.
+        Nothing begins while machine code is missing: the run itself has it compiled, and once is enough.
         """
         from windtunnel.engine.choice import choose, is_compiled
 
