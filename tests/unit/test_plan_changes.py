@@ -147,6 +147,7 @@ def _told(counts: Counts, choice: int, *, meets: bool = True, goal: str = "value
         SimpleNamespace(
             counts=counts, choice=choice, meets=Meets(meets, meets), targets=[], stopped_after=None, keeps_up=True,
             spare_violations=(), tpot_mean_s=None, judged_for="value", goal=goal, reaches=lambda _goal: meets,
+            redrawn_runs=8,
         ),
     )  # fmt: skip
 

@@ -157,20 +157,32 @@ def test_equal_fleets_are_compared_by_as_many_redrawn_runs(tmp_path: Path) -> No
 # The recommended fleet.
 
 
-def test_the_recommended_fleet_and_its_changes_are_judged_by_more_redrawn_runs_as_its_command_does(
-    tmp_path: Path,
+@pytest.mark.parametrize(("limit_ms", "runs"), [(13, looks.CONFIRMING), (16, 8)])
+def test_the_recommended_fleet_is_judged_by_more_redrawn_runs_unless_8_decide_at_99_percent_as_its_command_does(
+    limit_ms: int, runs: int, tmp_path: Path
 ) -> None:
-    data = traced(tmp_path, targets=["latency p95 <= 15 ms"], plan={"loads": [1.0, 1.2], "max": 4})
+    data = traced(tmp_path, targets=[f"latency p95 <= {limit_ms} ms"], plan={"loads": [1.0, 1.2], "max": 4})
     data["workload"][0]["ops"] = [{"service": {"distribution": "deterministic", "mean": "4 ms"}}]
     found = plan(scenario_from_data(data), workers=1)
     best = found.fleets[found.recommended]
-    assert best.meets.confidence and best.targets[0].interval_runs == looks.CONFIRMING
-    changed = {effect.binding.interval_runs for effect in found.explanation.changes if effect.binding}
-    assert changed <= {None, 3, looks.EXPLAINING} and looks.EXPLAINING in changed
-    (replications,) = re.findall(r"--replications (\d+)", report.run_command(found, "s.yaml"))
+    assert best.meets.confidence and best.targets[0].interval_runs == runs
+    replications = re.findall(r"--replications (\d+)", report.run_command(found, "s.yaml"))
+    assert replications == ([str(runs)] if runs > 8 else [])
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(data))
-    result = windtunnel.run(tmp_path / "s.yaml", changes=found.changes, replications=int(replications)).result
+    more = int(replications[0]) if replications else 1
+    result = windtunnel.run(tmp_path / "s.yaml", changes=found.changes, replications=more).result
     assert (result.targets[0].low, result.targets[0].high) == (best.targets[0].low, best.targets[0].high)
+
+
+@pytest.mark.parametrize(("limit_ms", "most"), [(22, looks.EXPLAINING), (27, 8)])
+def test_changes_of_a_fleet_that_more_redrawn_runs_judge_are_judged_by_more_too(
+    limit_ms: int, most: int, tmp_path: Path
+) -> None:
+    targets = [f"latency p95 <= {limit_ms} ms"]
+    data = traced(tmp_path, targets=targets, plan={"loads": [1.0, 1.2], "max": 4})
+    found = plan(scenario_from_data(data), workers=1)
+    changed = {effect.binding.interval_runs for effect in found.explanation.changes if effect.binding}
+    assert changed <= {None, 3, 8, most} and most in changed
 
 
 def test_a_fleet_that_a_further_look_accepted_is_not_judged_again_by_redrawn_runs() -> None:
@@ -178,14 +190,16 @@ def test_a_fleet_that_a_further_look_accepted_is_not_judged_again_by_redrawn_run
         redrawn: list[object] = []
         found = SimpleNamespace(
             counts=(1,), meets=Meets(value=True, confidence=True), redrawn_runs=8, looked_again=looked_again,
-            goal="confidence",
+            goal="confidence", settled=False, objective=lambda _name: 1.0, cost_usd_per_h=1.0, devices=1, targets=[],
+            choice=0,
         )  # fmt: skip
         candidates = SimpleNamespace(
             redraw=lambda counts, _redraws, *, announced, to=redrawn: None if announced else to.append(counts),
             evaluation=lambda _case, of=found: of, plan=SimpleNamespace(loads=[1.0]), announce=lambda *_, **_keys: None,
         )  # fmt: skip
         rows = [(1.0, SimpleNamespace(candidates=candidates), found)]
-        assert Planner._confirm(cast(Planner, SimpleNamespace(_met_by_value=lambda _order, of=rows: of)), [])
+        planner = SimpleNamespace(_met_by_value=lambda _order, of=rows: of, options=SimpleNamespace(objective="cost"))
+        assert Planner._confirm(cast(Planner, planner), [])
         assert redrawn == ([] if looked_again else [(1,)])
 
 

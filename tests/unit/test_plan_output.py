@@ -70,7 +70,7 @@ def test_an_interval_states_how_many_runs_it_comes_from() -> None:
         "workload": [{"name": "calls", "arrivals": arrivals, "ops": [calls]}],
         "plan": {"max": 3, "loads": []},
     }  # fmt: skip
-    for limit, runs in (("10 s", 3), ("160 ms", 32)):
+    for limit, runs in (("10 s", 3), ("160 ms", 8), ("120 ms", 32)):
         targets = [f"latency p95 <= {limit}"]
         with search_alone():
             best = plan(scenario_from_data(data | {"targets": targets}), workers=1)

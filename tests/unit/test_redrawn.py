@@ -365,23 +365,37 @@ def test_arrivals_at_a_constant_rate_keep_the_intervals_of_one_run(queue: Any) -
     assert ran(queue()).statistics.redrawn is None
 
 
-@pytest.mark.parametrize(("sure_at", "runs"), [((0.95,), 8), ((0.95, 0.99), 3), ((0.99,), 8), ((), 8)])
-def test_three_redrawn_runs_decide_the_targets_of_a_plan_only_by_intervals_of_99_percent(
-    sure_at: tuple[float, ...], runs: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("sure_at", "after", "most", "runs", "settled"),
+    [
+        ((0.95,), 0, 8, 8, False), ((0.95, 0.99), 0, 8, 3, True), ((0.99,), 0, 8, 8, False), ((), 0, 8, 8, False),
+        ((0.95, 0.99), 4, 8, 8, True), ((0.95, 0.99), 4, 16, 8, True), ((0.95, 0.99), 9, 16, 16, True),
+        ((0.95,), 0, 16, 16, False),
+    ],
+)  # fmt: skip
+def test_few_redrawn_runs_decide_the_targets_of_a_plan_only_by_intervals_of_99_percent(
+    sure_at: tuple[float, ...], after: int, most: int, runs: int, settled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def judged(_result: Any, _runs: Any, _about: Any, _targets: Any, confidence: float = 0.95) -> Any:
-        certain = "conclusive" if confidence in sure_at else "inconclusive"
-        return SimpleNamespace(targets=[SimpleNamespace(met=True, confidence=certain)])
+    """``after``: the number of runs from which on the intervals of the confidences ``sure_at`` are within the limits."""
+
+    def judged(_result: Any, found: list[Any], about: Any, _targets: Any, confidence: float = 0.95) -> Any:
+        certain = "conclusive" if confidence in sure_at and len(found) >= after else "inconclusive"
+        targets, statistics = [SimpleNamespace(met=True, confidence=certain)], SimpleNamespace(redrawn=about)
+        return SimpleNamespace(targets=targets, statistics=statistics)
+
+    def replaced(of: Any, **values: Any) -> Any:
+        return SimpleNamespace(**{**vars(of), **values})
 
     made: list[int] = []
     arrivals = SimpleNamespace(stationary=False)
     scenario = SimpleNamespace(seed=1, parsed_targets=list, workload=[SimpleNamespace(arrivals=arrivals)])
-    first: Any = SimpleNamespace(scenario=scenario, workloads=[], redrawn=made.append)
-    monkeypatch.setattr(simulated, "replace", lambda prepared, times_only: prepared)
+    first: Any = SimpleNamespace(scenario=scenario, workloads=[])
+    first.redrawn = lambda seed: made.append(seed) or first
+    monkeypatch.setattr(simulated, "replace", replaced)
     monkeypatch.setattr("windtunnel.engine.choice.run_on", lambda _engine, _prepared: None)
     monkeypatch.setattr("windtunnel.engine.results.invariants.check", lambda _recording, steps: None)
     monkeypatch.setattr("windtunnel.engine.results.redrawn.values_of", lambda *_: [])
     monkeypatch.setattr("windtunnel.engine.results.redrawn.with_redrawn", judged)
     none: Any = None
-    simulated._redrawn(first, none, "process", 8, processes=1, when="decided")
-    assert len(made) == runs
+    found, _ = simulated._redrawn(first, none, "process", most, processes=1, when="decided")
+    assert len(made) == runs and found.statistics.redrawn.settled == settled and found.statistics.redrawn.runs == runs

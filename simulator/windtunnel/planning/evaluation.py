@@ -70,6 +70,8 @@ class Evaluation:
 
     looked_again: bool = False
     """Whether a further look judges it."""
+    settled: bool = False
+    """Whether redrawn runs judge it, and it meets the targets also by their intervals of 99%."""
 
     @property
     def redrawn_runs(self) -> int:
@@ -175,6 +177,7 @@ def with_reduced(fleet: Evaluation, reduced: Evaluation | None, lost: str) -> Ev
         fleet,
         targets=targets,
         meets=meets,
+        settled=meets.confidence and fleet.settled and reduced is not None and reduced.settled,
         decided=meets.confidence or not meets.value or not lacks_intervals(targets),
         spare_violations=problems,
         further=further if meets.value else None,

@@ -34,7 +34,7 @@ from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.sources import model_accuracy
 
-_FIRST_TOKENS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
+FIRST_TOKENS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
 """The factors of measured over modelled times to the first token for which the best fleets are stated."""
 _ENDED = 2
 """The fleets whose runs were ended early that are simulated whole to find the one that misses by least."""
@@ -195,7 +195,7 @@ def _first_tokens(
 
     median = () if error is None or error.median is None else (error.median,)
     rows = []
-    for factor in sorted({*_FIRST_TOKENS, *median}):
+    for factor in sorted({*FIRST_TOKENS, *median}):
         certain = best(factor, "confidence")
         cost = None if certain is None else certain.cost_usd_per_h
         rows.append(FirstTokenOutcome(factor, named(best(factor, "value")), named(certain), cost))

@@ -23,13 +23,15 @@ MOST_RUNS = 200
 MOST_JOBS = 2_000_000
 """The largest number of jobs of a longer run, which bounds its memory."""
 CONFIRMING = 32
-"""The redrawn runs that judge the recommended fleet, unless the first decide the targets. It is the cheapest of those
-that were accepted, so that one whose first runs happened to differ little is likely to be it, and the standard
-deviation of 8 runs errs by a quarter. This only takes back what was accepted, so it needs no share of the error."""
+"""The redrawn runs that judge the recommended fleet, unless fewer decide the targets by intervals of 99%. It is the
+cheapest of those that were accepted, so that one whose first runs happened to differ little is likely to be it, and the
+standard deviation of 8 runs errs by a quarter. This only takes back what was accepted, so it needs no share of the
+error. Intervals of 99% from 8 runs accept a fleet wrongly less often than those of 95% from 32: at the limit itself the
+chances are 0.3% and 1.6%, those of Student's t beyond 1.1 (see ``engine.results.redrawn``) times its quantile."""
 EXPLAINING = 16
-"""The redrawn runs that judge the recommended fleet under changes and at other loads, likewise. With 32 of them the
-plan of the conversation hour took 0.40 of the time of the commit 647cc8fe, with 16 it took 0.35 (two alternating pairs
-each), and Student's t of 32 is 4% smaller."""
+"""The redrawn runs that judge the recommended fleet under changes and at other loads if ``CONFIRMING`` judge it. With
+32 of them the plan of the conversation hour took 0.40 of the time of the commit 647cc8fe, with 16 it took 0.35 (two
+alternating pairs each), and Student's t of 32 is 4% smaller."""
 _SURE = 0.8
 """A look is left out if its interval is predicted to take more than this share of the distance to the limit. The last
 look never is: the interval of a run that is too short narrows by more than the square root of the length."""

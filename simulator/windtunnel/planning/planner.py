@@ -193,18 +193,20 @@ class Planner:
             self._equal_footing(order, certain)
 
     def _confirm(self, order: Sequence[ChoiceSearch]) -> bool:
-        """Have the best fleets that meet the targets with confidence judged by more redrawn runs.
+        """Have the best fleets that meet the targets with confidence judged by more redrawn runs, if it is not settled.
 
         Returns whether one of them still meets them so, or none met them before (see ``looks.CONFIRMING``).
         """
         certain = [row for row in self._met_by_value(order) if row[2].meets.confidence]
         best = [(s, e) for value, s, e in certain if value <= certain[0][0] * (1 + 1e-12)]
+        if best and evaluating.feasible([e for _, e in best], self.options.objective)[0].settled:
+            return True
         for announced in (True, False):
             if len(best) == 1 and not announced:
                 # One worker makes these runs; the others begin with what follows if they confirm the fleet.
                 ((search, evaluation),) = best
                 likely = first_cases(search.candidates, evaluation)
-                search.candidates.announce(likely, redraws=redraws_of(evaluation))
+                search.candidates.announce(likely, redraws=Redraws(looks.EXPLAINING))
             for search, evaluation in best:
                 # A further look is a longer run, which is no chance of a few redrawn ones.
                 few = FIRST_REDRAWN_RUNS < evaluation.redrawn_runs < looks.CONFIRMING
@@ -270,7 +272,8 @@ class Planner:
     def _enlarge(self, by_number: Mapping[int, ChoiceSearch], best: Evaluation) -> bool:
         """Simulate larger versions of the best fleet where longer times to the first token may break a target.
 
-        The search simulates few fleets that cost more than the best one. Returns whether it was done.
+        The search simulates few fleets that cost more than the best one. The first that meets the targets with
+        confidence at the longest times that are asked about is the last. Returns whether it was done.
         """
         search = by_number[best.choice]
         texts = evaluating.first_token_targets(
@@ -278,10 +281,12 @@ class Planner:
         )
         if not texts or search.scaled:
             return False
-        larger = [tuple(n + more * bool(n) for n in best.counts) for more in range(1, _LARGER + 1)]
-        for announced in (True, False):
-            for counts in larger:
-                search.consider(counts, redraws=USUAL, announced=announced)
+        for more in range(1, _LARGER + 1):
+            larger = tuple(n + more * bool(n) for n in best.counts)
+            search.consider(larger, redraws=USUAL)
+            found = search.candidates.simulator.found(Case(larger, until_lost=True))
+            if found and evaluating.reaches_with(found, explanation.FIRST_TOKENS[-1], "confidence", texts):
+                break
         while not best.meets.confidence and not self._confirm([search]):
             pass  # one of them may be the first that meets the targets with confidence
         return True
@@ -299,11 +304,19 @@ class Planner:
             for one in searches:
                 one.complete()
             evaluations = [e for one in searches for e in one.evaluations()]
-        if fleets and self._enlarge(by_number, fleets[evaluating.recommended(fleets)]):
-            evaluations = [e for search in searches for e in search.evaluations()]
-            fleets = evaluating.feasible(evaluations, objective)
         recommended = evaluating.recommended(fleets)
         best = fleets[recommended] if fleets else None
+        screened: list[assumptions.Screened] | None = None
+        if best is not None and best.meets.confidence:
+            # Larger fleets hardly change the answer, so what its explanation needs is simulated beside them.
+            screened = self._announce(by_number[best.choice], best)
+        if best is not None and self._enlarge(by_number, best):
+            evaluations = [e for search in searches for e in search.evaluations()]
+            fleets = evaluating.feasible(evaluations, objective)
+            recommended = evaluating.recommended(fleets)
+            if (best.choice, best.counts) != (fleets[recommended].choice, fleets[recommended].counts):
+                screened = None
+            best = fleets[recommended]
         closest = best or explanation.closest_to_targets(evaluations)
         about = first if closest is None else by_number[closest.choice]
         self.candidates = about.candidates
@@ -311,7 +324,8 @@ class Planner:
         confident = _merged([s.confident for s in searches])
         if _PROOFS.index(confident.proof) < _PROOFS.index(search.proof):
             confident = replace(confident, proof=search.proof)
-        screened = [] if best is None else self._announce(about, best)
+        if screened is None:
+            screened = [] if best is None else self._announce(about, best)
         # First, because its last points depend on the others, and follow while other simulations are under way.
         curve = None if best is None else load_curve(about.candidates, best)
         explained = explanation.explain(choices, fleets, evaluations, [search, confident], about.run)

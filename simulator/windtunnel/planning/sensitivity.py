@@ -148,7 +148,7 @@ def _fleets_between(candidates: Candidates, least: float, most: float) -> list[C
 
 def redraws_of(best: Evaluation) -> Redraws:
     """Return the redrawn runs that judge the recommended fleet under changes and at other loads."""
-    return Redraws(looks.EXPLAINING) if best.goal == "confidence" else USUAL
+    return Redraws(looks.EXPLAINING) if best.redrawn_runs >= looks.CONFIRMING else USUAL
 
 
 class Changes:

@@ -325,10 +325,12 @@ def _evaluation(
     first = outcomes[0].result
     # The rent of a constant fleet is the same in each run.
     cost = _mean([r.cost_usd_per_h for r in (shared if scenario.autoscale else [first])])
+    redrawn = first.statistics.redrawn
     return Evaluation(
         counts=case.counts,
         meets=meets,
         decided=meets.confidence or not meets.value or not lacks_intervals(targets),
+        settled=meets.confidence and redrawn is not None and redrawn.settled and setting.confidence <= CONFIDENCE,
         judged_by=judged_by,
         times=times,
         runs=sum(1 + _redrawn_runs(outcome) for outcome in outcomes),

@@ -22,8 +22,8 @@ RUNS = 8
 FIRST_RUNS = 3
 """The number of redrawn runs after which targets that are conclusively met are decided."""
 FIRST_LOOK = 0.99
-"""The confidence of the intervals by which they are decided then. Two looks at intervals of 95% err 1.6 times as
-often as one (``reports/benchmarks/coverage.md``)."""
+"""The confidence of the intervals by which they are decided then, and after ``RUNS`` runs if more are asked for. Two
+looks at intervals of 95% err 1.6 times as often as one (``reports/benchmarks/coverage.md``)."""
 _MOST_EVENTS = {"compiled": 1_250_000, "process": 25_000}
 """The number of jobs and intervals of a run above which it is redrawn only on request, by the engine that redraws it.
 At the limit the redrawn runs take some seconds."""
@@ -116,11 +116,13 @@ def _redrawn(
 
     runs: list[list[Part]] = []
     found = result
-    for until in [FIRST_RUNS, most] if decide and most > FIRST_RUNS else [most]:
+    for until in [*(number for number in (FIRST_RUNS, RUNS) if decide and number < most), most]:
         runs += shared(values, range(len(runs) + 1, until + 1), processes)
         about = RedrawnRuns(until, windows_s)
         found = with_redrawn(result, runs, about, targets)
-        if until < most and _decides(found) and _decides(with_redrawn(result, runs, about, targets, FIRST_LOOK)):
+        if when != "short" and _decides(found) and _decides(with_redrawn(result, runs, about, targets, FIRST_LOOK)):
+            about = replace(about, settled=True)
+            found = replace(found, statistics=replace(found.statistics, redrawn=about))
             break
         if when == "unsure" and any(is_beyond(t, result, runs, most, traced=bool(windows_s)) for t in targets):
             break

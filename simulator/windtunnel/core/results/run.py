@@ -223,10 +223,12 @@ class RedrawnRuns(Result):
     Attributes:
         runs: The number of redrawn runs.
         windows_s: For each workload from a trace, half the window within which its arrivals were redrawn (s).
+        settled: Whether every target is met by intervals of 99% too, where only targets are judged.
     """
 
     runs: int
     windows_s: Mapping[str, float]
+    settled: bool = field(default=False, metadata=HIDDEN)
 
 
 @dataclass(frozen=True, kw_only=True)
