@@ -235,9 +235,9 @@ class IntervalTable:
         if len(self):
             # The intervals of a device are usually recorded in the order of time.
             order = grouped(self.device)
-            start, device = self.start[order], self.device[order]
+            start, device = self.start.take(order), self.device.take(order)
             if ((start[1:] >= start[:-1]) | (device[1:] != device[:-1])).all():
-                return device, start, self.end[order]
+                return device, start, self.end.take(order)
         order = np.lexsort((self.start, self.device))
         return self.device[order], self.start[order], self.end[order]
 

@@ -104,8 +104,8 @@ class Workers:
 
     @property
     def are_busy(self) -> bool:
-        """Whether a worker simulates something."""
-        return self._running() > 0
+        """Whether a worker simulates something, or has been told to."""
+        return self._running() > 0 or bool(self._announced)
 
     def announce(self, setting: Setting, cases: Sequence[Case]) -> None:
         """Have ``cases`` simulated whenever a worker is free, because they will be asked for."""

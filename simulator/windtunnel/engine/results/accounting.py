@@ -231,14 +231,15 @@ def _steps(parts: Sequence[Change], base: float, end: int) -> Steps:
     else:
         ticks = np.concatenate([np.zeros(0, dtype=np.int64), *(ticks for ticks, _ in parts)])
         order = np.argsort(ticks, kind="stable")
-        ticks = ticks[order]
-        values = np.concatenate([np.broadcast_to(change, len(t)) for t, change in parts], dtype=np.float64)[order]
+        ticks = ticks.take(order)
+        values = np.concatenate([np.broadcast_to(change, len(t)) for t, change in parts], dtype=np.float64).take(order)
     np.cumsum(values, out=values)
     values += base
     count = int(np.searchsorted(ticks, end))
     last = np.ones(count, dtype=bool)
     np.not_equal(ticks[1:count], ticks[: max(count - 1, 0)], out=last[:-1])
-    ticks, values = ticks[:count][last], values[:count][last]
+    # `compress` takes a third of the time of an index of booleans.
+    ticks, values = ticks[:count].compress(last), values[:count].compress(last)
     if not len(ticks) or ticks[0] > 0:
         ticks, values = np.insert(ticks, 0, 0), np.insert(values, 0, base)
     return Steps(ticks, values, end)

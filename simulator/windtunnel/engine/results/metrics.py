@@ -179,7 +179,7 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool, by_work
         utilisation=float(np.average(utilisation(recording), weights=_weights(recording.devices.rented_ticks))),
         availability=float(availability(recording).mean()),
         energy_j=energy_j,
-        average_power_w=energy_j / span_s if recording.tally else recording.power.mean(),
+        average_power_w=energy_j / span_s if recording.tally or span_s else recording.power.mean(),
         peak_power_w=float(recording.power.values.max()) if recording.tally is None else recording.tally.peak_w,
         power_limit_w=sum(c.count * c.limit_w for c in prepared.classes) - _counted_again_w(recording),
         power_budget=power_budget(prepared, recording),

@@ -191,8 +191,8 @@ class BatchedSample:
         return totals.astype(np.float64), histograms.counts[:, bin_values > value].sum(axis=1).astype(np.float64)
 
 
-_BITS = 44
-"""The low bits of a number that its coarse size leaves out: numbers of one size differ by at most 0.4%."""
+_BITS = 41
+"""The low bits of a number that its coarse size leaves out: numbers of one size differ by at most 0.05%."""
 
 
 class _WeightedSizes:
