@@ -166,7 +166,7 @@ def test_the_loss_of_a_replica_is_that_fleet_without_it_and_with_one_more_the_re
     assert "With one slow out of service it" in lost and "with one fast out of service it misses the target" in lost
     prices = {entry.name: entry.price_usd_per_h for entry in found.entries}
     more = best.cost_usd_per_h + sum(prices[name] for name, change in losses.items() if not change.still_meets)
-    assert f"for {more:,.2f} USD/h, this fleet is left after such a loss" in lost
+    assert f"for {more:,.2f} USD/h, a fleet of this size remains after such a loss" in lost
     rows = {row[0]: row[-1] for row in plan_sensitivity.change_rows(found)}
     assert rows["One fast out of service"] == "not sought here (plan.spare: 1 seeks one)"
     # Where the fleet is chosen for it, it is not judged twice.

@@ -26,6 +26,7 @@ from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
 from windtunnel.report import plan_answer, plan_page, plan_sensitivity, plan_targets, plan_terms, targets
+from windtunnel.report.numbers import share
 from windtunnel.scenario.changes import apply_change
 from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
@@ -432,8 +433,11 @@ def test_the_best_fleets_for_longer_times_to_the_first_token_are_those_that_meet
     assert "The best fleet by measured times to the first token" in plan_page.render(tight)
     assert "by measured times" not in plan_page.render(found)
     (usual,) = [row for row in rows if row.factor == median]
-    said = plan_answer.before_renting(tight)
-    assert f"is {median:.3g} times those of the models: at that factor" in said
+    said = plan_answer.at_the_median(tight)
+    assert f"is {median:.3g} times those of the models. At that factor" in said and said in str(
+        plan_page._answer(tight)
+    )
+    assert not plan_answer.at_the_median(found)
     assert (usual.by_value or "no simulated fleet meets the targets") in said
 
 
@@ -453,7 +457,13 @@ def test_a_fleet_in_groups_that_leaves_part_of_a_node_empty_costs_more_in_whole_
         f" 12 × l40s are 1.5 nodes of 8: where only whole nodes are for rent, this fleet costs {cost:,.2f} USD/h."
     )
     other = replace(best, text="another one", cost_usd_per_h=cost - 0.5, configuration=[replace(entry, node=None)])
-    assert f" is then another one, at {cost - 0.5:,.2f} USD/h." in said(12, 4, other)
+    headroom = min(target.headroom or 0.0 for target in best.targets)
+    least = f" is then another one, at {cost - 0.5:,.2f} USD/h, with {share(headroom)} of headroom."
+    assert least in said(12, 4, other) and "At that cost" not in said(12, 4, other)
+    # The same devices in as many nodes as are paid for.
+    same = replace(best, text="16 of them", cost_usd_per_h=cost, configuration=[replace(entry, node=None)])
+    filled = f" At that cost 16 of them meets the targets with 95% confidence too, with {share(headroom)} of headroom."
+    assert filled in said(12, 4, same) and "At that cost" not in said(12, 4, replace(same, cost_usd_per_h=cost + 1))
     # Single devices are for rent, and full nodes cost no more.
     assert said(12, 1) == said(16, 4) == ""
 

@@ -214,7 +214,7 @@ def test_the_busiest_window_of_the_only_trace_is_a_change() -> None:
     (busiest,) = [effect for effect in effects if effect.window]
     assert busiest.window == (900.0, 1500.0) and busiest.load == 1.0
     assert not busiest.still_meets and busiest.fleet == "(5,) of choice 0"
-    assert busiest.change == "The busiest 600 s of the trace, from 900 s on, with 25.0% more rows"
+    assert busiest.change == "The busiest 600 s of the trace, from 900 s on, with 25.0% more arrivals"
 
 
 def test_a_fleet_that_cannot_do_the_changed_work_is_none_that_is_found() -> None:

@@ -150,6 +150,13 @@ def test_equal_fleets_are_compared_by_as_many_redrawn_runs(tmp_path: Path) -> No
     assert [f.targets[0].interval_runs for f in found.fleets[:2]] == [8, 8]
     first, second = found.fleets[:2]
     assert first.text == uneven.fleets[1].text and first.meets.confidence and second.meets.confidence
+    certain = {"fifo": None, "least-loaded": None}
+    for number, fleet in reversed(list(enumerate(found.fleets))):
+        if fleet.meets.confidence:
+            certain[fleet.text.rpartition("policy ")[2]] = number
+    assert {choice.text.removeprefix("policy "): choice.confident for choice in found.choices} == certain
+    rows = report.choice_rows(found, with_confidence=True)
+    assert [row[3:] for row in rows[1:]] == [["2 × fast", "5.40 USD/h"]] * 2
     headrooms = [f.targets[0].headroom for f in found.fleets[:2]]
     assert headrooms == sorted(headrooms, key=lambda share: -(share or 0.0))
 

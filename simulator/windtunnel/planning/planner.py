@@ -474,13 +474,14 @@ class Planner:
 
     def _compared(self, search: ChoiceSearch, fleets: Sequence[Evaluation]) -> ComparedChoice:
         """Return what is known of the fleets with the values of a choice."""
-        place = next((i for i, fleet in enumerate(fleets) if fleet.choice == search.number), None)
+        places = [i for i, fleet in enumerate(fleets) if fleet.choice == search.number]
         bound = search.lower.objective.value
         lower = OBJECTIVES[self.options.objective].shown(bound) if math.isfinite(bound) else None
         return ComparedChoice(
             values=search.choice.values,
             text=search.choice.text,
-            fleet=place,
+            fleet=next(iter(places), None),
+            confident=next((i for i in places if fleets[i].meets.confidence), None),
             lower_bound=lower,
             simulated=len(search.evaluations()),
         )

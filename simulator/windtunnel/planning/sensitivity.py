@@ -287,7 +287,7 @@ class Changes:
         own = self.candidates.busiest_window
         if own is None:
             return []
-        begin, more = own.busiest_from_s, f"with {own.most_rows / own.rows - 1:.1%} more rows"
+        begin, more = own.busiest_from_s, f"with {own.most_rows / own.rows - 1:.1%} more arrivals"
         text = f"The busiest {own.length_s:,.6g} s of the trace, from {begin:,.6g} s on, {more}"
         return [_Change(text, True, window=(begin, begin + own.length_s))]
 

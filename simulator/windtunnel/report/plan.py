@@ -18,6 +18,7 @@ from windtunnel.report.numbers import (
 )
 from windtunnel.report.plan_answer import (
     HOURS_A_MONTH,
+    at_the_median,
     before_renting,
     objective_of,
     power_errors,
@@ -55,8 +56,9 @@ def text(plan: PlanResult) -> str:
     lines = wrap(printable(f"{plan.name}: {verdict(plan)}"), width=_MAX_WIDTH, subsequent_indent="  ")
     if plan.explanation.price_of_confidence is not None:
         lines += wrap(printable(with_signs(plan.explanation.price_of_confidence.text)), width=WIDTH)
-    if before := before_renting(plan):
-        lines += wrap(printable(f"Before renting: {with_signs(before)}"), width=WIDTH)
+    for label, sentences in (("Before renting", before_renting(plan)), ("At the median", at_the_median(plan))):
+        if sentences:
+            lines += wrap(printable(f"{label}: {with_signs(sentences)}"), width=WIDTH)
     lines.append("")
     if plan.fleets:
         lines += [*fleet_table(listed(plan), plan), ""]
@@ -120,12 +122,26 @@ def whole_nodes(plan: PlanResult) -> str:
     text = f" {parts}: where only whole nodes are for rent, this fleet costs {cost:,.2f} USD/h."
     as_certain = [fleet for fleet in plan.fleets if fleet.meets.confidence or not best.meets.confidence]
     found = [(c, fleet) for fleet in as_certain if (c := _in_whole_nodes(fleet, prices)) is not None]
+    how = f"with {plan.confidence * 100:.3g}% confidence" if best.meets.confidence else "by value"
+    filling = [f for c, f in found if f.cost_usd_per_h >= cost * (1 - 1e-9) and c <= cost * (1 + 1e-9)]
+    same = next((fleet for fleet in filling if set(fleet.entries) == set(best.entries)), None)
+    if same is not None:
+        text += f" At that cost {same.text} meets the targets {how} too{_headroom_of(same)}."
     least, other = min(found, key=lambda row: row[0])
     if least < cost * (1 - 1e-9):
-        runs = max((target.interval_runs or 0 for target in other.targets), default=0)
-        judged = f" (judged by {runs:,} more runs)" if runs else ""
-        text += f" The cheapest simulated one that is as certain{judged} is then {other.text}, at {least:,.2f} USD/h."
+        text += (
+            f" The cheapest simulated one that meets the targets {how} is then {other.text}, at {least:,.2f} "
+            f"USD/h{_headroom_of(other)}."
+        )
     return text
+
+
+def _headroom_of(fleet: PlannedFleet) -> str:
+    """Return the least headroom of a fleet and from how many runs it is, as the end of a sentence."""
+    least = min((target.headroom for target in fleet.targets if target.headroom is not None), default=None)
+    runs = max((target.interval_runs or 0 for target in fleet.targets), default=0)
+    judged = f" ({runs:,} more runs)" if runs else ""
+    return "" if least is None or least < 0 else f", with {share(least)} of headroom{judged}"
 
 
 def _in_nodes(fleet: PlannedFleet, prices: Mapping[str, float]) -> dict[tuple[str, int], tuple[int, float]]:
@@ -427,8 +443,11 @@ def _cost(plan: PlanResult) -> str:
     return f"{text}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at the peak"
 
 
-def choice_rows(plan: PlanResult) -> list[list[str]]:
-    """Return a header and a row for each combination of searched values that a whole fleet shares; empty if none."""
+def choice_rows(plan: PlanResult, *, with_confidence: bool = False) -> list[list[str]]:
+    """Return a header and a row for each combination of searched values that a whole fleet shares; empty if none.
+
+    ``with_confidence``: two columns more have the best simulated fleets that meet the targets with confidence.
+    """
     if not plan.choices:
         return []
     unit, rows = plan.lower_bound.objective_unit, [["values", "best fleet by value", plan.objective]]
@@ -443,7 +462,16 @@ def choice_rows(plan: PlanResult) -> list[list[str]]:
         else:
             found = "none found that is better" if plan.fleets else "none found"
             rows.append([choice.text, found, f"{OBJECTIVES[plan.objective].bound} {amount(choice.lower_bound, unit)}"])
-    return rows
+    if not with_confidence:
+        return rows
+    certain = [[f"best simulated at {plan.confidence * 100:.3g}%", plan.objective]]
+    for choice in plan.choices:
+        best = None if choice.confident is None else plan.fleets[choice.confident]
+        cells = [NOTHING] * 2
+        if best is not None:
+            cells = [best.text.removesuffix(f"; {choice.text}"), amount(objective_of(plan, best), unit)]
+        certain.append(cells)
+    return [[*row, *more] for row, more in zip(rows, certain, strict=True)]
 
 
 def excluded_rows(plan: PlanResult) -> list[str]:

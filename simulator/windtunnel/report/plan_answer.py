@@ -114,8 +114,8 @@ def _spares(plan: PlanResult, missed: Sequence[ChangeEffect]) -> str:
         costs.append(f"{which}, for {best.cost_usd_per_h + more:,.2f} USD/h,")
     spare = " or ".join(f"{number:,}" for number in numbers)
     return (
-        f" With {' or '.join(costs)} this fleet is left after such a loss; plan.spare: {spare} seeks the best fleet "
-        "that bears it."
+        f" With {' or '.join(costs)} a fleet of this size remains after such a loss; plan.spare: {spare} seeks the "
+        "best fleet that bears it."
     )
 
 
@@ -139,11 +139,10 @@ def before_renting(plan: PlanResult) -> str:
         prompts = f"{lengths} (the median and p95 of this work) and "
     return (
         f"Run {_part(plan, priced=True)} with the configuration below, and measure closed loops of requests with "
-        f"{prompts}{work.output_tokens:,.0f} output tokens, of one user and of more, as vllm bench serve --save-result "
-        "does. windtunnel validate serving compares their mean times with those of the models."
-        f"{_longest_first_tokens(plan, beyond)}{_at_the_median(plan)} If steps take another time too, plan again with "
-        "the file of windtunnel calibrate serving as the calibration of the fleet entry; it leaves the factors of the "
-        "time to the first token as they are."
+        f"{prompts}{work.output_tokens:,.0f} output tokens, with one user and with several, as vllm bench serve "
+        "--save-result does. windtunnel validate serving compares their mean times with those of the models."
+        f"{_longest_first_tokens(plan, beyond)} If steps take another time too, plan again with the file of windtunnel "
+        "calibrate serving as the calibration of the fleet entry; it does not correct times to the first token."
     )
 
 
@@ -181,22 +180,25 @@ def _longest_first_tokens(plan: PlanResult, beyond: Sequence[ModelInterval]) -> 
     return f"{text}."
 
 
-def _at_the_median(plan: PlanResult) -> str:
+def at_the_median(plan: PlanResult) -> str:
     """Return as a sentence the best fleets if times to the first token are longer by the median of published ones."""
+    if not before_renting(plan):
+        return ""
     medians = {e.first_token_error.median for e in plan.entries if e.first_token_error}
     found = next((row for row in plan.explanation.first_tokens if row.factor in medians), None)
     if found is None:
         return ""
     best = "no simulated fleet meets the targets"
     if found.by_value is not None:
-        best = f"the best simulated fleet by value is {found.by_value}, and "
-        if found.with_confidence is None or found.confident_usd_per_h is None:
-            best += f"none meets the targets with {_confidence(plan)}"
-        else:
+        best = f"no simulated fleet meets the targets with {_confidence(plan)}, and"
+        if found.with_confidence is not None and found.confident_usd_per_h is not None:
             month = f"{found.confident_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
-            best += f"with {_confidence(plan)} {found.with_confidence} ({month})"
-    median = f"The median of published measurements (closed loops of equal requests) is {found.factor:.3g} times those"
-    return f" {median} of the models: at that factor {best}."
+            best = f"the best simulated fleet with {_confidence(plan)} is {found.with_confidence} ({month}), and"
+        best += f" the best by value is {found.by_value}"
+    return (
+        f"The median of published times to the first token (closed loops of equal requests) is {found.factor:.3g} "
+        f"times those of the models. At that factor {best}."
+    )
 
 
 def _down(factor: float) -> str:
@@ -398,17 +400,19 @@ def _if_slower(effect: ChangeEffect, plan: PlanResult) -> str:
         return f"{text} would still meet {targets}"
     if effect.still_meets:
         return f"{text} would still meet {targets} by value, but not with {_confidence(plan)}"
-    text += f" would not meet {targets}: {effect.violations[0]}"
+    text += f" would not meet {targets}: {'; '.join(effect.violations)}"
     if effect.fleet is None:
         return f"{text}, and none of the fleets tried would meet the targets"
-    least, beyond = OBJECTIVES[plan.objective].least, beyond_error(effect.model_intervals)
+    beyond = beyond_error(effect.model_intervals)
+    found = f"{effect.fleet}, at {effect.objective_text}, is the {OBJECTIVES[plan.objective].least} found that"
+    if effect.candidates_tried == 1:
+        found = f"the one other fleet tried, {effect.fleet}, at {effect.objective_text},"
     if beyond:
         # Its answer to the question would be no better than that of the recommended fleet.
         how = f" with {_confidence(plan)}" if plan.fleets[plan.recommended].meets.confidence else " by value"
-        found = f"{effect.fleet}, at {effect.objective_text}, is the {least} found that would meet {them(plan)}{how}"
-        return f"{text}; {found}, but within the error of its own models {beyond}"
+        return f"{text}; {found} would meet {them(plan)}{how}, but within the error of its own models {beyond}"
     own = ", also within the error of its own models" if effect.model_intervals else ""
-    return f"{text}; {effect.fleet}, at {effect.objective_text}, is the {least} found that would do{own}"
+    return f"{text}; {found} would do{own}"
 
 
 def them(plan: PlanResult) -> str:

@@ -31,6 +31,7 @@ from windtunnel.report.plan import (
 )
 from windtunnel.report.plan_answer import (
     HOURS_A_MONTH,
+    at_the_median,
     before_renting,
     error_ends,
     objective_of,
@@ -96,8 +97,10 @@ def _answer(plan: PlanResult) -> Markup:
     rows += [page.remark("Not for sale", note) for note in plan.notes if " is not for sale: " in note]
     if plan.explanation.price_of_confidence is not None:
         rows.insert(0, page.remark("By value", with_signs(plan.explanation.price_of_confidence.text)))
-    if before_renting(plan):
-        rows.insert(0, page.remark("Before renting", with_signs(before_renting(plan))))
+    if median := at_the_median(plan):
+        rows.insert(0, page.remark("At the median", with_signs(median)))
+    if before := before_renting(plan):
+        rows.insert(0, page.remark("Before renting", with_signs(before)))
     if not plan.fleets:
         rows += [page.remark("Why", with_signs(conflict.text)) for conflict in plan.explanation.conflicts]
         rows += [page.remark("Reach", with_signs(reach.sentence)) for reach in plan.explanation.reach]
@@ -145,7 +148,7 @@ def _figures(plan: PlanResult) -> Markup | None:
             most = plan.curve.most_certain
         tiles.append(Tile("Load it can take", f"{most:.0%}", note))
     if best.prefix_hit_rate is not None:
-        note = "of the blocks of prompts in this run; a measurement with another share has other times"
+        note = "of the blocks of prompts in this run; with another share measured times are other ones"
         tiles.append(Tile("Found in prefix caches", share(best.prefix_hit_rate), note))
     return page.section("figures", "The recommended fleet", page.tiles(tiles), _configuration(plan))
 
@@ -287,12 +290,10 @@ def _page_rows(plan: PlanResult) -> tuple[list[str], Sequence[Sequence[str | Cel
 def _choices(plan: PlanResult) -> Markup | None:
     if not plan.choices:
         return None
-    header, *rows = choice_rows(plan)
+    header, *rows = choice_rows(plan, with_confidence=True)
     text = "Values that a whole fleet shares. Combinations that cannot be better than the best fleet are not simulated."
     left_out = [page.remark("Left out", line) for line in excluded_rows(plan)]
-    table = page.table(
-        "The best fleet by value for each combination of the searched values", header, rows, words=(0, 1)
-    )
+    table = page.table("The best fleets for each combination of the searched values", header, rows, words=(0, 1, 3))
     return page.section("choices", "Searched values", page.prose(text), table, *left_out)
 
 

@@ -444,13 +444,15 @@ class ComparedChoice(Result):
     """What is known of the fleets with one combination of the searched values that a whole fleet shares.
 
     ``fleet`` is the index of the best of them that meets the targets by value; None if none was found, or none that
-    would be better than those with other values was sought. No fleet with these values is below ``lower_bound``, in
+    would be better than those with other values was sought. ``confident`` is that of the best simulated one that meets
+    them with confidence; None if there is none. No fleet with these values is below ``lower_bound``, in
     the unit of the objective; None if none can meet the targets.
     """
 
     values: Mapping[str, object]
     text: str
     fleet: int | None
+    confident: int | None
     lower_bound: float | None
     simulated: int
 
