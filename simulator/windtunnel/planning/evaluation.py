@@ -177,7 +177,7 @@ def with_reduced(fleet: Evaluation, reduced: Evaluation | None, lost: str) -> Ev
         fleet,
         targets=targets,
         meets=meets,
-        settled=meets.confidence and fleet.settled and reduced is not None and reduced.settled,
+        settled=reduced is not None and fleet.settled and reduced.settled,
         decided=meets.confidence or not meets.value or not lacks_intervals(targets),
         spare_violations=problems,
         further=further if meets.value else None,
