@@ -284,8 +284,11 @@ class Planner:
         for more in range(1, _LARGER + 1):
             larger = tuple(n + more * bool(n) for n in best.counts)
             search.consider(larger, redraws=USUAL)
-            found = search.candidates.simulator.found(Case(larger, until_lost=True))
-            if found and evaluating.reaches_with(found, explanation.FIRST_TOKENS[-1], "confidence", texts):
+            case = Case(larger, until_lost=True)
+            if search.candidates.simulator.found(case) is None:
+                continue
+            found = search.candidates.evaluation(case)  # with spare devices, also of the fleet without them
+            if evaluating.reaches_with(found, explanation.FIRST_TOKENS[-1], "confidence", texts):
                 break
         while not best.meets.confidence and not self._confirm([search]):
             pass  # one of them may be the first that meets the targets with confidence

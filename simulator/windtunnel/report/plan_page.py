@@ -148,7 +148,7 @@ def _figures(plan: PlanResult) -> Markup | None:
             most = plan.curve.most_certain
         tiles.append(Tile("Load it can take", f"{most:.0%}", note))
     if best.prefix_hit_rate is not None:
-        note = "of the blocks of prompts in this run; with another share measured times are other ones"
+        note = "of the blocks of prompts in this run; measured times depend on this share"
         tiles.append(Tile("Found in prefix caches", share(best.prefix_hit_rate), note))
     return page.section("figures", "The recommended fleet", page.tiles(tiles), _configuration(plan))
 
